@@ -26,8 +26,8 @@ from tollbox.core.model import Model
 from tollbox.core.noise import content_hash
 from tollbox.data.images import ImageSet, load_images
 from tollbox.errors import FileError, InputError
+from tollbox.studies.images import images_digest
 from tollbox.studies.inputs import StudyInputs, load
-from tollbox.studies.selection import images_digest
 from tollbox.studies.specs import AttackSpec, GoalSpec, ImagesSpec, ModelSpec, SurrogateSpec, Tariff
 from tollbox.studies.study import Study
 from tollbox.studies.toml import line_of

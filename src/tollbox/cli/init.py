@@ -116,8 +116,8 @@ def _check_neither(options: InitOptions) -> None:
 
 def _found(options: InitOptions, source: str, path: Path) -> Template:
     """Return the template for a model and images, which are loaded and tried."""
+    from ..studies.images import images_digest, take
     from ..studies.inputs import load
-    from ..studies.selection import images_digest, take
     from ..studies.specs import AttackSpec, Tariff
     from ..studies.study import Study
     from ..studies.template import ATTACKS, BUDGET, PRICES, Template

@@ -95,8 +95,8 @@ def _plan(loaded: StudyInputs, part: Part) -> None:
     from rich.table import Table
 
     from ..studies.create import WHOLE, shard_count
+    from ..studies.images import images_digest
     from ..studies.job import model_speed
-    from ..studies.selection import images_digest
     from .output import console
 
     study, grid, to = loaded.study, loaded.grid, console()

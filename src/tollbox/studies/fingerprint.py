@@ -33,6 +33,7 @@ from ..core.model import Model
 from ..core.noise import NOISE_VERSION
 from ..errors import FileError, InputError
 from ..models.pytorch import weights_digest
+from .images import classified
 from .specs import AttackSpec, ModelSpec
 from .store.record import DIGEST, Environment, Fingerprint, StudyRecord, difference
 from .study import Study
@@ -189,13 +190,6 @@ def labels_of(model: Model, points: Tensor, size: int) -> tuple[int, ...] | None
     with contextlib.suppress(Exception, SystemExit):
         return tuple(classified(model, points, model.batch or max(size, len(points))))
     return None
-
-
-def classified(model: Model, points: Tensor, size: int) -> list[int]:
-    """Return the model's labels for points, padded to one batch of `size`."""
-    batch = points[torch.arange(size) % len(points)].to(model.device, model.dtype)
-    labels: list[int] = model(model.sent(batch)).tolist()
-    return labels[: len(points)]
 
 
 def current_environment(device: torch.device) -> Environment:

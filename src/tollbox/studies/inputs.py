@@ -14,11 +14,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,6 +26,7 @@ from torch import Tensor
 from ..attacks.surrogates import Surrogate
 from ..core.cell import Cell, check_label
 from ..core.detector import Detection, Detector
+from ..core.device import usable
 from ..core.exactness import Exactness, Seen
 from ..core.model import Model, as_model
 from ..core.noise import content_hash
@@ -35,11 +36,11 @@ from ..data.classes import check_names
 from ..data.goals import check_target, load_masks, load_starts, masks_digest
 from ..data.images import ImageSet, check_there
 from ..data.resizing import ModelConfiguration
-from ..data.tables import LARGEST, in_a_line
+from ..data.tables import LARGEST
 from ..data.user_code import called, importable, imported
 from ..detection.benign import benign_panel
 from ..engine.batch import default_batch_size, trial_batch_size
-from ..errors import FileError, InputError, mention
+from ..errors import FileError, InputError
 from ..model_check import CHECKED_IMAGES, Examined, exact_choice, examine, shapes_of, threads
 from ..models.loading import LoadedNetwork, load_network
 from ..models.numerics import DTYPES
@@ -53,7 +54,6 @@ from .fingerprint import (
     check_exactness,
     check_repeatable,
     check_unchanged,
-    classified,
     labels_of,
     model_fingerprint,
     price_fingerprint,
@@ -61,13 +61,13 @@ from .fingerprint import (
     surrogate_name,
 )
 from .grid import Grid, Place
-from .selection import digest_of, take
-from .sources import (
+from .images import (
     Configurations,
-    find_device,
+    digest_of,
     load_images,
-    open_model,
+    only_correct,
     recorded_configuration,
+    take,
 )
 from .specs import AttackSpec, ModelSpec
 from .store.record import DIGEST, DetectorRecord, Fingerprint, Kept, ModelRecord, StudyRecord
@@ -413,7 +413,7 @@ def load(
     elif kept is not None:
         inputs = load_first(max(kept.looked_at.values())).only(kept)
     else:
-        inputs = _only_correct(study, load_first)
+        inputs = only_correct(study, load_first)
     chosen = study.images
     digest = digest_of(zip(inputs.hashes, inputs.images.labels, strict=True))
     if chosen.digest not in (None, digest):
@@ -426,48 +426,20 @@ def load(
     return inputs
 
 
-def _only_correct(study: Study, load_first: Callable[[int | None], StudyInputs]) -> StudyInputs:
-    """Return the inputs with the images that each model classifies correctly.
-
-    First 1.5 times the wanted number of images is loaded, then twice as many each time, until there
-    are enough or no more.
-    """
-    limit = study.images.limit
-    count = None if limit is None else limit + limit // 2 + 1
-    while True:
-        inputs = load_first(count)
-        correct = {spec.name: _correct_places(inputs, spec, limit) for spec in study.models}
-        enough = all(len(places) == limit for places in correct.values())
-        if enough or count is None or len(inputs.images) < count:
-            break
-        count *= 2
-    for spec in study.models:
-        if not correct[spec.name]:
-            none = f"classifies none of the {len(inputs.images)} images correctly"
-            _refuse(study, spec, none, "check its mean and std, and the labels")
-    return inputs.only(Kept.of(correct, len(inputs.images), limit))
+def open_model(study: Study, spec: ModelSpec, device: str | torch.device) -> LoadedNetwork:
+    """Return a model that is not yet fitted to the images."""
+    if ":" in spec.resolved:
+        importable(str(study.folder.resolve()))
+    with study.reporting(spec=spec):
+        return LoadedNetwork.load(
+            spec.resolved,
+            names=study.images.names,
+            device=device,
+            batch_size=study.execution.batch_size,
+        )
 
 
-def _correct_places(inputs: StudyInputs, spec: ModelSpec, limit: int | None) -> list[int]:
-    """Return the positions of the first `limit` images that a model classifies correctly."""
-    study, model = inputs.study, inputs.model(spec)
-    images, labels = inputs.images.images, inputs.images.labels
-    size, places = trial_batch_size(model, study.execution.batch_size), list[int]()
-    for first in range(0, len(images), size):
-        if limit is not None and len(places) >= limit:
-            break
-        try:
-            answers = classified(model, images[first : first + size], size)
-        except Exception as error:
-            _refuse(study, spec, f"failed to classify the images: {in_a_line(error)}")
-        for place, answer in enumerate(answers, first):
-            if study.goal.for_label(labels[place]).flags(answer):
-                places.append(place)
-    return places[:limit]
-
-
-def _refuse(study: Study, spec: ModelSpec, what: str, remedy: str = "") -> NoReturn:
-    """Raise InputError about a model that classifies no image correctly."""
-    expected = f"a model that classifies some correctly, as {mention('correct_only')} is set"
-    with study.reporting(("models", study.models.index(spec), "source")):
-        raise InputError(f"the model {spec.name!r} {what}", expected=expected, remedy=remedy)
+def find_device(study: Study) -> torch.device:
+    """Return the device of the study, after a test that it works."""
+    with study.reporting(("device",)):
+        return usable(study.device)

@@ -33,8 +33,8 @@ from ..engine.journal import Answered, History
 from ..errors import InputError, UnknownNameError
 from .fingerprint import attack_fingerprint, check_unchanged, recorded_study, surrogate_name
 from .grid import Grid, Place
+from .images import digest_of
 from .inputs import StudyInputs, load
-from .selection import digest_of
 from .status import StudyStatus
 from .store.codec import Trace, build_result, unpack_image
 from .store.connection import reading

@@ -36,9 +36,9 @@ from ..data.user_code import is_function, named_by_file
 from ..errors import InputError
 from ..models.registry import file_of, is_model_name, located, misspelt, short_name
 from . import kinds, schema
+from .images import read_list
 from .overrides import overridden
 from .schema import LIMITS, find, keys, placed, written
-from .selection import read_list
 from .toml import Item, shown
 
 
