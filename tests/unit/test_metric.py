@@ -157,7 +157,7 @@ def test_a_study_file_has_a_norm_for_all_of_it():
 
 def test_a_study_made_in_memory_writes_its_norm_unless_it_is_l2():
     def made(preset, norm):
-        return Study.of(
+        return Study(
             name="both",
             images=ImagesSpec(Path("set.npz")),
             models=[ModelSpec.of("a:b")],

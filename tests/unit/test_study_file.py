@@ -299,18 +299,18 @@ def test_a_study_made_in_memory_is_read_again_from_its_text(folder: Path, head: 
     study = Study.from_toml(written(folder, head + text))
     fields = {field.name: getattr(study, field.name) for field in dataclasses.fields(study)}
     del fields["text"], fields["in_memory"]
-    made = Study.of(**fields)
+    made = Study(**fields)
     assert made.text != study.text
     assert made == dataclasses.replace(study, text=made.text)
     assert made.in_memory
     again = Study.from_text(made.text, folder, str(folder / "study.toml"))
     assert again == made
     assert not again.in_memory
-    assert Study.of(**{**fields, "folder": Path("/elsewhere")}).images.path == folder / "set.npz"
+    assert Study(**{**fields, "folder": Path("/elsewhere")}).images.path == folder / "set.npz"
 
 
 def test_what_is_left_out_of_a_study_in_memory(folder: Path) -> None:
-    made = Study.of(
+    made = Study(
         name="few",
         images=ImagesSpec(Path("set.npz")),
         models=[ModelSpec.of("net.pt2")],
@@ -337,13 +337,13 @@ def test_what_no_text_can_hold_is_refused() -> None:
     }
     odd = Tariff("odd", tb.Prices(source=2, other=3), Limits(900))
     with pytest.raises(InputError, match=r"the price 'odd' is .*: expected c\*, or prices from"):
-        Study.of(**parts, tariffs=[odd])
+        Study(**parts, tariffs=[odd])
     told = AttackSpec.of("frugal+surrogate", SurrogateSpec.of("bright:net"))
     own = dataclasses.replace(told, attack=Frugal(surrogate=tb.Surrogate(nn.Linear(2, 2))))
     with pytest.raises(InputError, match=r"'frugal\+surrogate' has a surrogate that is loaded alr"):
-        Study.of(**parts | {"attacks": [own]}, tariffs=[Tariff.of(1, budget=9)])
+        Study(**parts | {"attacks": [own]}, tariffs=[Tariff.of(1, budget=9)])
     with pytest.raises(InputError, match="control characters"):
-        Study.of(**parts | {"name": "a\x7fb"}, tariffs=[Tariff.of(1, budget=9)])
+        Study(**parts | {"name": "a\x7fb"}, tariffs=[Tariff.of(1, budget=9)])
 
 
 def test_limits_and_goals_are_checked_wherever_they_are_made() -> None:

@@ -239,7 +239,7 @@ def test_a_watched_study_made_in_memory_is_read_again(case: Case):
     study = case.study()
     assert study.detector.alarm_price == 7.0
     parts = {name: getattr(study, name) for name in ("images", "models", "attacks", "tariffs")}
-    made = Study.of(name="made", folder=case.folder, detector=study.detector, **parts)
+    made = Study(name="made", folder=case.folder, detector=study.detector, **parts)
     again = Study.from_text(made.text, case.folder, "made.toml", files=False)
     assert again.detector == study.detector
 

@@ -127,7 +127,7 @@ def audit(
     given = _image_set(images, labels, class_names)
     folder = path_of(out, "out")
     suite = Suite.for_images(given.images[0].numel(), budget)
-    study = Study.of(
+    study = Study(
         name=name,
         where=IN_PYTHON,
         folder=folder,

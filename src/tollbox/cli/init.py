@@ -126,7 +126,7 @@ def _found(options: InitOptions, source: str, path: Path) -> Template:
     images = options.images_spec(limit=MOST_IMAGES + 1 if options.limit is None else options.limit)
     model = options.model_spec()
     loaded = load(
-        Study.of(
+        Study(
             name="study",
             where="tollbox init",
             folder=folder,

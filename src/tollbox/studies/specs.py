@@ -78,7 +78,7 @@ class ImagesSpec(schema.ImagesTable):
         values, items = schema.read(cls, item)
         with placed(cls, item):
             spec = cls.of(values.pop("path"), folder=item.source.folder, **values)
-        if item.source.files and spec.function is None:
+        if item.source.files:
             spec._check_files(items["path"], items.get("labels"))
         return spec
 

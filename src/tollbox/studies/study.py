@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -113,31 +113,31 @@ class Study:
 
     name: str
     images: ImagesSpec
-    models: tuple[ModelSpec, ...]
-    attacks: tuple[AttackSpec, ...]
-    tariffs: tuple[Tariff, ...]
-    seeds: tuple[int, ...] = (0,)
+    models: Sequence[ModelSpec]
+    attacks: Sequence[AttackSpec]
+    tariffs: Sequence[Tariff]
+    seeds: Sequence[int] = (0,)
     goal: GoalSpec = field(default_factory=GoalSpec)
     norm: Metric = Metric.L2
-    """Norm that distances are measured in."""
     device: str | None = None
     execution: Execution = field(default_factory=Execution)
     charge_clean: bool = True
     keep_images: bool = False
-    """Whether the final adversarial images are kept."""
     detector: DetectorSpec | None = None
-    """Detector that sees the queries of all cells."""
     folder: Path = Path()
     """Folder that relative paths start from."""
     where: str = "a study made in memory"
     """Name of the study in messages: the path as the user typed it."""
     text: str = ""
-    """The text of its file, or what `study_text` writes."""
+    """The text of its file. That of a study made in memory is written (`study_text`)."""
     in_memory: bool = field(default=False, compare=False)
-    """Whether it was made by `of`, so that messages do not refer to lines and keys of its text."""
+    """Whether its text was written, so that messages do not refer to lines and keys of it."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "norm", norm_of(self.norm))
+        checked: dict[str, Any] = {"norm": norm_of(self.norm)}
+        for name in ("models", "attacks", "tariffs", "seeds"):
+            checked[name] = tuple(getattr(self, name))
+        vars(self).update(checked, in_memory=self.in_memory or not self.text)
         find(StudyTable, "seeds").kind.check("seeds", self.seeds)
         with self.reporting():
             if self.execution.metered and self.images.correct_only:
@@ -155,22 +155,7 @@ class Study:
         for spec in self.attacks:
             with self.reporting(spec=spec):
                 check_made_for(spec.attack, self.norm)
-
-    @classmethod
-    def of(
-        cls,
-        *,
-        models: Sequence[ModelSpec],
-        attacks: Sequence[AttackSpec],
-        tariffs: Sequence[Tariff],
-        seeds: Sequence[int] = (0,),
-        **settings: Any,
-    ) -> Study:
-        """Make a study in memory; `settings` are the other fields. A store keeps its text."""
-        lists = {"models": models, "attacks": attacks, "tariffs": tariffs, "seeds": seeds}
-        tuples: dict[str, Any] = {name: tuple(values) for name, values in lists.items()}
-        study = cls(**tuples, **settings, in_memory=True)
-        return replace(study, text=study_text(study))
+        vars(self).update(text=self.text or study_text(self))
 
     @classmethod
     def from_toml(cls, path: str | Path, *, files: bool = True) -> Study:
@@ -229,30 +214,26 @@ class Study:
         It is at the key `otherwise` if it comes from none. `spec` is the model, attack or price
         that it concerns.
         """
+        table: Key = ()
+        found, subject = dict(KEYS), ""
         try:
             yield
         except InputError as error:
-            raise self._placed(error, otherwise, spec) from None
-
-    def _placed(
-        self, error: InputError, otherwise: Key, spec: ModelSpec | AttackSpec | Tariff | None
-    ) -> InputError:
-        if isinstance(spec, Tariff):
-            error = error.placed(f"the price {spec.name!r}")
-        if isinstance(spec, AttackSpec):
-            error = error.renamed(SURROGATE_INPUTS)
-        if self.in_memory:
-            return error
-        table: Key = ()
-        own: Mapping[str, Key] = {}
-        if isinstance(spec, ModelSpec):
-            table, own = ("models", self.models.index(spec)), MODEL_KEYS
-            error, otherwise = error.placed(f"the model {spec.name!r}"), (*table, "source")
-        elif isinstance(spec, AttackSpec):
-            table, own = ("attacks", self.attacks.index(spec)), ATTACK_KEYS
-            error, otherwise = error.placed(f"the attack {spec.name!r}"), (*table, "surrogate")
-        found = {**KEYS, **{name: (*table, *key) for name, key in own.items()}}
-        return self.source.about(error, found, otherwise, table)
+            if isinstance(spec, Tariff):
+                error = error.placed(f"the price {spec.name!r}")
+            elif isinstance(spec, AttackSpec):
+                error = error.renamed(SURROGATE_INPUTS)
+                table, subject = ("attacks", self.attacks.index(spec)), f"the attack {spec.name!r}"
+                otherwise = (*table, "surrogate")
+                found |= {name: (*table, *key) for name, key in ATTACK_KEYS.items()}
+            elif spec is not None:
+                table, subject = ("models", self.models.index(spec)), f"the model {spec.name!r}"
+                otherwise = (*table, "source")
+                found |= {name: (*table, *key) for name, key in MODEL_KEYS.items()}
+            if self.in_memory:
+                raise error from None
+            error = error.placed(subject) if subject else error
+            raise self.source.about(error, found, otherwise, table) from None
 
 
 def _check_device(item: Item) -> None:

@@ -162,14 +162,12 @@ def table_name(key: Key) -> str:
 
 def shown(value: Any) -> str:
     """Return a value as TOML writes it, short enough for a message."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
     if isinstance(value, str):
         return repr(shortened(value))
     if isinstance(value, int) and value.bit_length() > 64:
         return f"an integer of {value.bit_length()} bits"
     if isinstance(value, int | float):
-        return f"{value}"
+        return str(value).lower()  # true, not True
     if isinstance(value, list):
         return "a list" if value else "an empty list"
     return "a table" if isinstance(value, dict) else "a date or time"
@@ -255,10 +253,8 @@ class Item:
 
     def number(self, expected: str = "a number") -> float:
         """Return any number except NaN; it may be infinite."""
-        if isinstance(self.value, bool) or not isinstance(self.value, int | float):
-            raise self.wrong(self._or_unquoted(expected))
         try:
-            value = float(self.value)
+            value = float(self._numeric(int | float, expected))
         except OverflowError:
             raise self.wrong(f"{expected}; this is more than a float can hold") from None
         if math.isnan(value):
@@ -266,12 +262,17 @@ class Item:
         return value
 
     def whole(self, expected: str = "a whole number") -> int:
-        if isinstance(self.value, bool) or not isinstance(self.value, int):
-            if isinstance(self.value, float) and self.value.is_integer():
-                expected += f"; write {self.value:.0f}"
-            raise self.wrong(self._or_unquoted(expected))
-        if abs(self.value) > LARGEST:
+        if isinstance(self.value, float) and self.value.is_integer():
+            raise self.wrong(f"{expected}; write {self.value:.0f}")
+        value: int = self._numeric(int, expected)
+        if abs(value) > LARGEST:
             raise self.wrong(f"{expected}, of at most 64 bits")
+        return value
+
+    def _numeric(self, kind: Any, expected: str) -> Any:
+        if isinstance(self.value, bool) or not isinstance(self.value, kind):
+            quoted = "; write it without quotes" if self.is_quoted_number else ""
+            raise self.wrong(expected + quoted)
         return self.value
 
     def path(self, expected: str, kinds: tuple[str, ...] = ("file",)) -> Path:
@@ -282,14 +283,12 @@ class Item:
         return path
 
     def kind_at(self, path: Path) -> str:
-        """Return what is at a path that this item gives."""
         try:
             return kind_of(path, "it")
         except FileError as error:
             raise self.error(f"{spelled(self.key)} is {shown(self.value)}: {error}") from None
 
     def missing(self, path: Path, expected: str) -> FileError:
-        """Return the error for a path at which something else was expected."""
         what = {"nothing": "does not exist", "folder": "is a folder"}
         return self.error(
             f"{spelled(self.key)} is {shown(self.value)}: {path} "
@@ -314,17 +313,14 @@ class Item:
     def check_names(self, known: Iterable[str], kind: str) -> None:
         """Raise for the first name of this table that is unknown; `kind` says what it names."""
         names = frozenset(known)
-        for name in self.value:
-            if name in names:
-                continue
-            key = (*self.key, name)
+        for name in (each for each in self.value if each not in names):
+            message = str(UnknownNameError(kind, shortened(name), names))
             if self.key and name in self.source.top:
-                raise self.source.error(
-                    key,
+                message = (
                     f"{name} stands in {table_name(self.key)}: expected it at the top of the "
-                    "file; move it before the first [table].",
+                    "file; move it before the first [table]."
                 )
-            raise self.source.error(key, str(UnknownNameError(kind, shortened(name), names)))
+            raise self.source.error((*self.key, name), message)
 
     @property
     def is_list(self) -> bool:
@@ -337,6 +333,3 @@ class Item:
         except ValueError:
             return False
         return True
-
-    def _or_unquoted(self, expected: str) -> str:
-        return f"{expected}; write it without quotes" if self.is_quoted_number else expected
