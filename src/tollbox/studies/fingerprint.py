@@ -8,8 +8,7 @@
    queried; for an exact one, a digest of its logits is compared instead (`Exactness`).
 3. An attack is described by its fields, a detector by its fields or `vars`; tensors and networks by
    their content.
-4. A model that gives different labels for the same images has no fingerprint: no study is started
-   with it.
+4. No study is started with a model that gives different labels for the same images.
 """
 
 from __future__ import annotations
@@ -126,10 +125,8 @@ def settings_of(kind: str, value: Any) -> dict[str, str]:
 
 
 def recorded_study(record: StudyRecord, *, files: bool) -> Study:
-    """Return the study of a record; with `files`, the files that it names must exist.
-
-    Raises FileError if its prices or flagged classes are not those of the record.
-    """
+    """Return the study of a record; with `files`, the files that it names must exist. Its prices
+    and flagged classes must be those of the record."""
     study = Study.from_text(record.text, record.folder, record.where, files=files)
     change = difference(record.fingerprint, price_fingerprint(study))
     if change is not None:
@@ -165,10 +162,8 @@ def check_exactness(spec: ModelSpec, now: Exactness, then: Exactness, folder: Pa
 
 
 def check_repeatable(model: Model, images: Tensor, size: int) -> None:
-    """Raise InputError if the model answers at random; the queries are not charged.
-
-    It gets each point twice: images, and blends of two, where decisions are close.
-    """
+    """Raise InputError if the model answers at random. It gets each point twice, uncharged: images,
+    and blends of two, where decisions are close."""
     few = images[:PROBES]
     points = torch.cat([few, torch.lerp(few, few.roll(1, 0), 0.5)])
     first, second = (labels_of(model, points, size) for _ in range(2))
@@ -194,13 +189,8 @@ def labels_of(model: Model, points: Tensor, size: int) -> tuple[int, ...] | None
 
 def current_environment(device: torch.device) -> Environment:
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
-    return Environment(
-        tollbox=__version__,
-        torch=torch.__version__,
-        numpy=np.__version__,
-        python=platform.python_version(),
-        device=f"{device.type} ({name})",
-    )
+    versions = __version__, torch.__version__, np.__version__, platform.python_version()
+    return Environment(*versions, device=f"{device.type} ({name})")
 
 
 def environment_notice(record: StudyRecord, device: torch.device) -> str | None:

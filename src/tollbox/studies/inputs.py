@@ -2,13 +2,12 @@
 
 1. Each input is loaded, checked and fingerprinted once, when it is first needed. A resumed study
    compares them with its record (`fingerprint.py`).
-2. A study that contradicts itself or the given models is refused before anything is loaded, and
-   missing images are reported before a model is downloaded.
+2. Missing images, and models that the study does not have, are reported before a model is loaded.
 3. Labels, target, flagged classes and prices must be classes of every model, and a surrogate must
    have the classes of the models. If a model does not say how many classes it has, labels are
    checked against the names of the classes.
-4. With `correct_only`, each model classifies the images once before the study starts; these queries
-   are not charged. The record keeps the images that were found, and a resumed study uses them.
+4. With `correct_only`, each model classifies the images once, uncharged, before the study starts.
+   A resumed study uses the images that its record keeps.
 """
 
 from __future__ import annotations
@@ -99,7 +98,6 @@ class StudyInputs:
 
     @cached_property
     def hashes(self) -> tuple[str, ...]:
-        """Content hash of each image."""
         return tuple(content_hash(image) for image in self.images.images)
 
     @cached_property
@@ -153,11 +151,8 @@ class StudyInputs:
         return ModelRecord(str(model.dtype).removeprefix("torch."), model.quantize, running)
 
     def model_fingerprint(self, spec: ModelSpec) -> Fingerprint:
-        """Return the fingerprint of a model.
-
-        That of an exact study has no layout and no labels: the record of exactness has the layout
-        that was chosen, and a digest of the logits.
-        """
+        """Return the fingerprint of a model; in an exact study without layout and labels, since the
+        record of exactness has the layout that was chosen, and a digest of the logits."""
         if spec.name not in self._fingerprints:
             model = replace(self.model(spec), running=self.model_record(spec).running)
             files = [] if spec.name in self.supplied else files_of(spec.resolved)
@@ -166,7 +161,6 @@ class StudyInputs:
         return self._fingerprints[spec.name]
 
     def file_digest(self, spec: ModelSpec) -> str | None:
-        """Return the digest of a model's file, if it has one."""
         [properties] = self.model_fingerprint(spec).values()
         digest = properties.get("the file")
         return None if digest is None else digest.removeprefix(DIGEST)
@@ -182,8 +176,7 @@ class StudyInputs:
     def examine(self, spec: ModelSpec, processes: int) -> Examined:
         """Raise InputError if a model answers at random; return what else was found.
 
-        The study's `check` asks for all findings, and `exact` for a choice of shape and layout that
-        suits this number of processes. A metered model is not queried.
+        An exact study chooses a shape and layout that suit this number of processes.
         """
         study, model, images = self.study, self.model(spec), self.images.images
         how, few = study.execution, images[:CHECKED_IMAGES]
@@ -216,7 +209,6 @@ class StudyInputs:
     # -- attacks and the detector -----------------------------------------------------------------
 
     def surrogate(self, spec: AttackSpec) -> Surrogate | None:
-        """Return the surrogate of an attack, if it has one."""
         given = spec.surrogate
         if given is not None and spec.name not in self._surrogates:
             if any(":" in source for source in given.resolved):
@@ -231,7 +223,6 @@ class StudyInputs:
         return self._surrogates.get(spec.name)
 
     def attack(self, spec: AttackSpec) -> Attack:
-        """Return an attack, with its surrogate if it has one."""
         attack: Any = spec.attack
         surrogate = self.surrogate(spec)
         changed: Attack = attack if surrogate is None else replace(attack, surrogate=surrogate)
@@ -280,19 +271,16 @@ class StudyInputs:
         spec, detection = self.study.detector, self.detection
         if spec is None or detection is None:
             return None
-        images, most = self.images.images, spec.max_alarms
-        panels = {
-            model.name: benign_panel(detection.detector, images, self.model(model))
-            for model in self.study.models
-        }
-        most_alarms = None if math.isinf(most) else int(most)
-        return DetectorRecord(spec.source, spec.alarm_price, most_alarms, panels)
+        images, detector = self.images.images, detection.detector
+        models = {each.name: self.model(each) for each in self.study.models}
+        panels = {name: benign_panel(detector, images, model) for name, model in models.items()}
+        most = None if math.isinf(spec.max_alarms) else int(spec.max_alarms)
+        return DetectorRecord(spec.source, spec.alarm_price, most, panels)
 
     # -- fingerprints -----------------------------------------------------------------------------
 
     @property
     def masks_digest(self) -> str | None:
-        """Digest of the masks; None if there are none."""
         return masks_digest(self.masks)
 
     def replay_fingerprint(self, attacks: Iterable[AttackSpec]) -> Fingerprint:
@@ -318,10 +306,8 @@ class StudyInputs:
     def check_against(
         self, record: StudyRecord, images: Sequence[tuple[str, int, str]], folder: Path
     ) -> None:
-        """Raise FileError unless everything except the models is as in the record of `folder`.
-
-        images: content hash, label and name of each image in the record.
-        """
+        """Raise FileError unless everything except the models is as in the record of `folder`, with
+        its images: content hash, label and name of each."""
         older = f"resume it with tollbox {record.environment.tollbox}"
         check_unchanged(record, attack_fingerprint(self.study), folder, older)
         origin, changes = self.study.images.path, list[str]()
@@ -431,12 +417,8 @@ def open_model(study: Study, spec: ModelSpec, device: str | torch.device) -> Loa
     if ":" in spec.resolved:
         importable(str(study.folder.resolve()))
     with study.reporting(spec=spec):
-        return LoadedNetwork.load(
-            spec.resolved,
-            names=study.images.names,
-            device=device,
-            batch_size=study.execution.batch_size,
-        )
+        names, size = study.images.names, study.execution.batch_size
+        return LoadedNetwork.load(spec.resolved, names=names, device=device, batch_size=size)
 
 
 def find_device(study: Study) -> torch.device:

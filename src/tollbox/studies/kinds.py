@@ -56,7 +56,7 @@ class Kind:
 FLAG = Kind("true or false", Item.flag, "true")
 
 
-def name(example: str) -> Kind:
+def called(example: str) -> Kind:
     return Kind("text", Item.name, f'"{example}"')
 
 

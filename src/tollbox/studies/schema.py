@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core.execution import LARGEST_BATCH, MOST_WORKERS
 from ..core.metric import Metric
@@ -27,12 +27,14 @@ from ..core.validation import DTYPES
 from ..data.classes import EXPECTED as CLASS_NAMES
 from ..data.resizing import INTERPOLATIONS, Side
 from . import kinds
-from .kinds import FLAG, MEAN, MODEL, STD, Kind, cap, choice, file_path, number, text, whole
+from .kinds import FLAG, MEAN, STD, Kind, called, cap, choice, file_path, side, text, whole
 from .toml import Item, table_name
 
 
-@dataclass(frozen=True)
-class Key:
+REQUIRED = dataclasses.MISSING
+
+
+class Key(NamedTuple):
     """A key of a table."""
 
     kind: Kind
@@ -41,11 +43,7 @@ class Key:
     """Its name in the file, and in messages."""
     field: str
     """Its name in Python."""
-    default: Any
-    """`REQUIRED` if it has none."""
-
-
-REQUIRED = dataclasses.MISSING
+    default: Any = REQUIRED
 
 
 def key(kind: Kind, help: str, default: Any = None, name: str = "") -> Any:
@@ -151,12 +149,10 @@ class ImagesTable(Table):
         FLAG, "Use for each model only images that it classifies correctly.", False
     )
     resize: Side | None = key(
-        kinds.side("256"),
+        side("256"),
         f"Length in pixels of the shorter side, or height and width, after resizing. {OWN}",
     )
-    crop: Side | None = key(
-        kinds.side("224"), f"Side, or height and width, of the centre crop. {OWN}"
-    )
+    crop: Side | None = key(side("224"), f"Side, or height and width, of the centre crop. {OWN}")
     interpolation: str | None = key(
         choice("bicubic", INTERPOLATIONS),
         f"Filter for resizing: {', '.join(INTERPOLATIONS)}. Default: bilinear.",
@@ -208,7 +204,7 @@ class DetectorTable(Table):
         "for each image, and its alarms are counted; attacks do not learn of them.",
         REQUIRED,
     )
-    alarm_price: float = key(number("50"), "Cost of an alarm, on top of the answer.", 0.0)
+    alarm_price: float = key(kinds.number("50"), "Cost of an alarm, on top of the answer.", 0.0)
     max_alarms: float = key(
         cap("3"), "Maximum number of alarms for one image; the last one ends its run.", math.inf
     )
@@ -219,28 +215,22 @@ class ModelTable(Table):
     """[[models]]: a model under test."""
 
     source: str = key(
-        text("model.pt2", MODEL),
+        text("model.pt2", kinds.MODEL),
         "A torch.export file (.pt2), a TorchScript file, hf:NAME, timm:NAME, torchvision:NAME, "
         "clip:NAME, onnx:FILE, or module:function, a function or network that returns logits or "
         "labels for images (n, c, h, w) in [0,1].",
         REQUIRED,
     )
-    name: str = key(
-        kinds.name("first"), "Name in tables. Default: the name of the file or function.", ""
-    )
+    name: str = key(called("first"), "Name in tables. Default: that of the file or function.", "")
     mean: tuple[float, ...] | None = key(MEAN, f"Subtracted from images in [0,1]. {OWN}")
     std: tuple[float, ...] | None = key(STD, f"Divides images after the mean is subtracted. {OWN}")
-    quantize: int | None = key(
-        whole("8", 1, 16), "Bits per channel of the images that the model takes."
-    )
+    quantize: int | None = key(whole("8", 1, 16), "Bits per channel of the model's images.")
     dtype: str | None = key(
         choice("bfloat16", DTYPES),
         f"Number type of the network: {', '.join(DTYPES)}. Default: that of its weights, float32 "
         "for half precision.",
     )
-    channels_last: bool | None = key(
-        FLAG, "Memory layout. Default: true if the network has convolutions."
-    )
+    channels_last: bool | None = key(FLAG, "Memory layout. Default: true with convolutions.")
     compile: bool = key(FLAG, "Run the network through torch.compile.", False)
     cuda_graphs: bool = key(FLAG, "Record the network as CUDA graphs.", False)
     tf32: bool | None = key(FLAG, "Allow or forbid TF32. Default: torch's setting.")
@@ -266,7 +256,7 @@ class AttackTable(Table):
         "Name of a preset; `tollbox presets` lists them.",
         REQUIRED,
     )
-    name: str = key(kinds.name("a-hsja, wide"), "Name in tables. Default: that of the preset.", "")
+    name: str = key(called("a-hsja, wide"), "Name in tables. Default: that of the preset.", "")
     surrogate: Any = key(
         kinds.SURROGATE,
         "For frugal+surrogate: your own network with the classes of the model, as a file or "
@@ -275,7 +265,7 @@ class AttackTable(Table):
 
 
 BUDGET = key(
-    number("5000", "a number, what the queries for one image may cost"),
+    kinds.number("5000", "a number, what the queries for one image may cost"),
     "Maximum cost of the queries for one image.",
     math.inf,
 )
@@ -297,9 +287,7 @@ class PriceTable(Table):
         "for a price that grows with each flagged answer (a row `default` is for all others).",
         REQUIRED,
     )
-    name: str = key(
-        kinds.name("high"), "Name in tables. Default: the number, or the file's name.", ""
-    )
+    name: str = key(called("high"), "Name in tables. Default: the number, or the file's name.", "")
     budget: float = BUDGET
     max_queries: float = MAX_QUERIES
     max_flagged: float = MAX_FLAGGED
@@ -316,7 +304,7 @@ class StudyTable(Table):
         "price, or flagged and price.",
         REQUIRED,
     )
-    name: str = key(kinds.name("my study"), "Name of the study. Default: that of the file.", "")
+    name: str = key(called("my study"), "Name of the study. Default: that of the file.", "")
     budget: float = BUDGET
     max_queries: float = MAX_QUERIES
     max_flagged: float = MAX_FLAGGED
@@ -357,18 +345,10 @@ class StudyTable(Table):
     keep_images: bool = key(FLAG, "Keep the final adversarial images.", False)
 
 
-TABLES: Mapping[str, type[Table]] = {
-    "images": ImagesTable,
-    "goal": GoalTable,
-    "detector": DetectorTable,
-}
+Tables = Mapping[str, type[Table]]
+TABLES: Tables = {"images": ImagesTable, "goal": GoalTable, "detector": DetectorTable}
 """Tables of a study file by name."""
-ARRAYS: Mapping[str, type[Table]] = {"models": ModelTable, "attacks": AttackTable}
+ARRAYS: Tables = {"models": ModelTable, "attacks": AttackTable}
 """Tables of which a study file may have several, by name."""
-ALL: Mapping[str, type[Table]] = {
-    "study": StudyTable,
-    **TABLES,
-    **ARRAYS,
-    "surrogate": SurrogateTable,
-    "prices": PriceTable,
-}
+OTHERS: Tables = {"study": StudyTable, "surrogate": SurrogateTable, "prices": PriceTable}
+ALL: Tables = {**TABLES, **ARRAYS, **OTHERS}
