@@ -56,17 +56,14 @@ def create(
 ) -> list[str]:
     """Try every model and surrogate once, and write the folder of a new study, or of a part of it.
 
-    Returns the findings of the check of the models, if the study asks for it; the store keeps them.
+    Returns the findings of the check of the models, if the study asks for it.
     """
     study, images = inputs.study, inputs.images
     check_new(study, out, part)
     shards = shard_count(study, len(inputs.grid), force_workers, part)
     examined = {spec.name: inputs.examine(spec, shards) for spec in study.models}
-    findings = [
-        f"the model {name!r}: {finding}"
-        for name, found in examined.items()
-        for finding in found.findings
-    ]
+    each = [(name, finding) for name, found in examined.items() for finding in found.findings]
+    findings = [f"the model {name!r}: {finding}" for name, finding in each]
     models = {spec.name: inputs.model_record(spec) for spec in study.models}
     inputs.check_surrogates()
     record = describe(study, inputs.grid, current_environment(inputs.device), models, made_by)
@@ -152,18 +149,17 @@ def holds(study: Study, out: Path, part: Part = WHOLE) -> bool:
     if record is None:
         return False
     line = first_difference(record.text, study.text)
-    if line is None:
-        there = Part(record.part, record.parts)
-        if there == part:
-            return True
+    if line is not None:
+        there_line, here_line = (
+            shortened("".join(text.splitlines()[line - 1 : line]).strip()) or "nothing"
+            for text in (record.text, study.text)
+        )
+        raise InputError(
+            f"{out} has another study, started from {record.where}; line {line} of {study.where} "
+            f"is the first that differs ({there_line} there, {here_line} here): resume the study "
+            f"as it was with `tollbox resume {out}`, or choose another folder."
+        )
+    if (there := Part(record.part, record.parts)) != part:
         has, wanted = ("all" if each == WHOLE else f"part {each}" for each in (there, part))
         raise InputError(f"{out} has {has} of this study, not {wanted}: choose another folder.")
-    there_line, here_line = (
-        shortened("".join(text.splitlines()[line - 1 : line]).strip()) or "nothing"
-        for text in (record.text, study.text)
-    )
-    raise InputError(
-        f"{out} has another study, started from {record.where}; line {line} of {study.where} is "
-        f"the first that differs ({there_line} there, {here_line} here): resume the study as it "
-        f"was with `tollbox resume {out}`, or choose another folder."
-    )
+    return True

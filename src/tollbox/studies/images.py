@@ -89,20 +89,16 @@ def select(images: ImageSet, file: Path, origin: Path) -> ImageSet:
         same, where = places.get(name, []), f"{file}, line {line}"
         labels = sorted({images.labels[place] for place in same})
         if not same:
+            given = f"none of the {len(images)} images of {origin} has the content {name}"
+            remedy = "leave the line out, or add the image"
             raise FileError(
-                f"none of the {len(images)} images of {origin} has the content {name}",
-                expected="images that exist, unchanged",
-                remedy="leave the line out, or add the image",
-                where=where,
+                given, expected="images that exist, unchanged", remedy=remedy, where=where
             )
         if len(labels) > 1:
-            raise FileError(
-                f"{len(same)} images of {origin} have the content {name} and different labels, "
-                f"{labels[0]} and {labels[1]}",
-                expected="one label",
-                remedy="remove the wrong one",
-                where=where,
-            )
+            given = f"{len(same)} images of {origin} have the content {name} and different labels"
+            given += f", {labels[0]} and {labels[1]}"
+            remedy = "remove the wrong one"
+            raise FileError(given, expected="one label", remedy=remedy, where=where)
         order.append(same[0])
     return take(images, order)
 
@@ -151,8 +147,6 @@ class Configurations:
 
 
 class KnownConfiguration(NamedTuple):
-    """The configuration of a model, known without it."""
-
     names: tuple[str, ...] | None
     preprocessing: Preprocessing | None
 
@@ -168,10 +162,8 @@ def recorded_configuration(record: StudyRecord) -> KnownConfiguration:
 
 
 def load_images(study: Study, limit: int | None, own: ModelConfiguration) -> ImageSet:
-    """Return the first `limit` images of the study, or of its list if it has one.
-
-    They are made ready as the study says, or else as `own` does.
-    """
+    """Return the first `limit` images of the study, or of its list if it has one, made ready as the
+    study says, or else as `own` does."""
     spec = study.images
     count = limit if spec.listed is None else None
     how: dict[str, Any] = {"resizing": spec.resizing, "names": spec.names, "model": own}
@@ -187,11 +179,8 @@ def load_images(study: Study, limit: int | None, own: ModelConfiguration) -> Ima
 
 
 def only_correct(study: Study, load_first: Callable[[int | None], StudyInputs]) -> StudyInputs:
-    """Return the inputs with the images that each model classifies correctly.
-
-    First 1.5 times the wanted number of images is loaded, then twice as many each time, until there
-    are enough or no more.
-    """
+    """Return the inputs with the images that each model classifies correctly. First 1.5 times the
+    wanted number of images is loaded, then twice as many each time until there are enough."""
     limit = study.images.limit
     count = None if limit is None else limit + limit // 2 + 1
     while True:
@@ -220,9 +209,9 @@ def _correct_places(inputs: StudyInputs, spec: ModelSpec, limit: int | None) -> 
             answers = classified(model, images[first : first + size], size)
         except Exception as error:
             _refuse(study, spec, f"failed to classify the images: {in_a_line(error)}")
-        for place, answer in enumerate(answers, first):
-            if study.goal.for_label(labels[place]).flags(answer):
-                places.append(place)
+        goals = (study.goal.for_label(label) for label in labels[first:])
+        rows = enumerate(zip(answers, goals, strict=False), first)
+        places += [place for place, (answer, goal) in rows if goal.flags(answer)]
     return places[:limit]
 
 

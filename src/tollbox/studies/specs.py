@@ -33,7 +33,7 @@ from ..data.price_tables import prices_from
 from ..data.resizing import Resizing
 from ..data.tables import kind_of
 from ..data.user_code import is_function, named_by_file
-from ..errors import InputError
+from ..errors import FileError, InputError
 from ..models.registry import file_of, is_model_name, located, misspelt, short_name
 from . import kinds, schema
 from .images import read_list
@@ -71,32 +71,30 @@ class ImagesSpec(schema.ImagesTable):
         table = item.table()
         source = table["path"].value if "path" in table else ""
         if "labels" in table and isinstance(source, str) and cls.of(source).function is not None:
-            raise table["labels"].error(
-                f"images.labels is given, but images.path is {shown(source)}, a function: it "
-                "returns the labels with the images; leave images.labels out."
-            )
+            raise _no_labels(table, "a function: it returns the labels with the images")
         values, items = schema.read(cls, item)
         with placed(cls, item):
             spec = cls.of(values.pop("path"), folder=item.source.folder, **values)
-        if item.source.files:
-            spec._check_files(items["path"], items.get("labels"))
-        return spec
-
-    def _check_files(self, path: Item, labels: Item | None) -> None:
-        """Raise FileError unless there are several images, and `labels` only for a folder."""
-        kind = path.kind_at(self.path)
-        if kind == "file" and self.path.suffix.lower() in SUFFIXES:
-            raise path.error(
-                f"images.path is {shown(path.value)}, a single image: expected "
+        if not item.source.files:
+            return spec
+        is_file = items["path"].kind_at(spec.path) == "file"
+        if is_file and spec.path.suffix.lower() in SUFFIXES:
+            raise items["path"].error(
+                f"images.path is {shown(source)}, a single image: expected "
                 f"{kinds.IMAGES.expected}; put it into a folder, with a CSV of labels next to it."
             )
-        if labels is not None and kind == "file":
-            raise labels.error(
-                f"images.labels is given, but images.path is {shown(path.value)}, which is not a "
-                "folder: an .npz file has its labels inside; leave images.labels out."
-            )
-        if self.listed is not None:
-            read_list(self.listed)
+        if is_file and spec.labels is not None:
+            raise _no_labels(items, "which is not a folder: an .npz file has its labels inside")
+        if spec.listed is not None:
+            read_list(spec.listed)
+        return spec
+
+
+def _no_labels(items: Mapping[str, Item], why: str) -> FileError:
+    path = shown(items["path"].value)
+    return items["labels"].error(
+        f"images.labels is given, but images.path is {path}, {why}; leave images.labels out."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,12 +105,10 @@ class ModelSpec(schema.ModelTable):
     """The source as it is found from the current folder."""
 
     @classmethod
-    def of(
-        cls, source: str, *, folder: Path = Path(), name: str = "", **settings: Any
-    ) -> ModelSpec:
+    def of(cls, source: str, *, folder: Path = Path(), **settings: Any) -> ModelSpec:
         """Make it from a file, relative to `folder`, or a name of a model, and its other fields."""
         resolved, file = _resolved(source, folder, "model")
-        name = name or (short_name(source) if file is None else file.stem)
+        name = settings.pop("name", "") or (short_name(source) if file is None else file.stem)
         return cls(source=source, name=name, resolved=resolved, **settings)
 
     @classmethod
@@ -179,9 +175,8 @@ class AttackSpec(schema.AttackTable):
     @classmethod
     def of(cls, name: str, surrogate: SurrogateSpec | None = None) -> AttackSpec:
         """Make it from an unchanged preset."""
-        preset = described(name.lower(), surrogate is not None)
-        name = preset.name
-        return cls(preset=name, name=name, surrogate=surrogate, attack=preset.attack)
+        found = described(name.lower(), surrogate is not None)
+        return cls(preset=found.name, name=found.name, surrogate=surrogate, attack=found.attack)
 
     @classmethod
     def read(cls, item: Item) -> AttackSpec:
@@ -263,10 +258,8 @@ class Tariff:
         if self.file is None and self.prices == Prices.flagged_only():
             ratio = math.inf
         elif self.file is None and self.prices != Prices(source=self.prices.source):
-            raise InputError(
-                f"the price {self.name!r} is {self.prices!r}",
-                expected="c*, or prices from a CSV file",
-            )
+            given = f"the price {self.name!r} is {self.prices!r}"
+            raise InputError(given, expected="c*, or prices from a CSV file")
         return written(schema.PriceTable, {"ratio": ratio, "name": self.name, **vars(self.limits)})
 
 
@@ -325,16 +318,15 @@ class DetectorSpec(schema.DetectorTable):
 
 def read_each(read_one: Callable[[Item], Any], item: Item, example: str) -> tuple[Any, ...]:
     """Read a list of tables; raise FileError if two of them have the same name."""
-    each = item.entries(example)
-    found: dict[str, Any] = {}
-    for place, one in enumerate(each):
-        spec = read_one(one)
-        if spec.name in found:
-            what, first = item.key[0], list(found).index(spec.name) + 1
-            raise one.error(
-                f"number {first} and number {place + 1} of {what} are both called {spec.name!r}: "
-                f"expected names that differ; give one of them its own, as name = "
-                f'"{spec.name}-2" in [[{what}]], or leave one out.'
-            )
-        found[spec.name] = spec
-    return tuple(found.values())
+    specs: list[Any] = []
+    for one in item.entries(example):
+        name = (spec := read_one(one)).name
+        for first, other in enumerate(specs, 1):
+            if other.name == name:
+                raise one.error(
+                    f"number {first} and number {len(specs) + 1} of {item.key[0]} are both called "
+                    f"{name!r}: expected names that differ; give one of them its own, as name = "
+                    f'"{name}-2" in [[{item.key[0]}]], or leave one out.'
+                )
+        specs.append(spec)
+    return tuple(specs)

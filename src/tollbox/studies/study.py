@@ -141,13 +141,10 @@ class Study:
         find(StudyTable, "seeds").kind.check("seeds", self.seeds)
         with self.reporting():
             if self.execution.metered and self.images.correct_only:
-                raise InputError(
-                    f"and {mention('metered')} are both set: the images are classified without "
-                    "charge, and a metered model bills every row",
-                    remedy="leave one of them out, and list images that the model classifies "
-                    "correctly",
-                    input="correct_only",
-                )
+                both = f"and {mention('metered')} are both set: the images are classified without "
+                both += "charge, and a metered model bills every row"
+                remedy = "leave one out, and list images that the model classifies correctly"
+                raise InputError(both, remedy=remedy, input="correct_only")
         detection = None if self.detector is None else self.detector.terms
         for tariff in self.tariffs:
             with self.reporting(("detector", "alarm_price"), tariff):
