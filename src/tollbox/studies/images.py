@@ -89,11 +89,9 @@ def select(images: ImageSet, file: Path, origin: Path) -> ImageSet:
         same, where = places.get(name, []), f"{file}, line {line}"
         labels = sorted({images.labels[place] for place in same})
         if not same:
-            given = f"none of the {len(images)} images of {origin} has the content {name}"
-            remedy = "leave the line out, or add the image"
-            raise FileError(
-                given, expected="images that exist, unchanged", remedy=remedy, where=where
-            )
+            none = f"none of the {len(images)} images of {origin} has the content {name}"
+            there, remedy = "images that exist, unchanged", "leave the line out, or add the image"
+            raise FileError(none, expected=there, remedy=remedy, where=where)
         if len(labels) > 1:
             given = f"{len(same)} images of {origin} have the content {name} and different labels"
             given += f", {labels[0]} and {labels[1]}"

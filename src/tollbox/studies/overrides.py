@@ -41,12 +41,11 @@ def overridden(attack: Attack, item: Item, other_keys: Collection[str] = ()) -> 
     """Return the attack with the fields of a table changed; `other_keys` are not fields."""
     item.check_names({*_types(attack), *other_keys}, f"field of {type(attack).__name__}")
     changes = {name: one for name, one in item.table().items() if name not in other_keys}
-    result: Attack = _replaced(attack, changes)
-    return result
+    changed: Attack = _replaced(attack, changes)
+    return changed
 
 
 def _types(part: Any) -> dict[str, Any]:
-    """Return the annotation of each field."""
     hints = typing.get_type_hints(type(part))
     return {field.name: hints[field.name] for field in dataclasses.fields(part)}
 
@@ -62,7 +61,6 @@ def _replaced(part: Any, changes: Mapping[str, Item]) -> Any:
 
 
 def _value(kind: Any, current: Any, item: Item) -> Any:
-    """Return the value that the file gives for a field of a type."""
     if kind in PARTS:
         return _part(kind, current, item)
     if kind is Attack:

@@ -30,7 +30,6 @@ from . import kinds
 from .kinds import FLAG, MEAN, STD, Kind, called, cap, choice, file_path, side, text, whole
 from .toml import Item, table_name
 
-
 REQUIRED = dataclasses.MISSING
 
 
