@@ -34,7 +34,7 @@ def section(heading: str, table: type) -> str:
 
 def _default(key: schema.Key) -> str:
     value: Any = key.default
-    if key.required:
+    if value is schema.REQUIRED:
         return "*required*"
     if value is None:
         return ""

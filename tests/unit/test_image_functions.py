@@ -17,8 +17,8 @@ from tollbox.data.data_sets import images_from
 from tollbox.data.images import ImageSet
 from tollbox.errors import FileError, InputError
 from tollbox.models.loading import load_model
+from tollbox.studies.images import images_digest
 from tollbox.studies.inputs import load
-from tollbox.studies.selection import images_digest
 from tollbox.studies.study import Study
 
 NUMBERS = itertools.count()

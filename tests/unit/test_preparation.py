@@ -18,7 +18,7 @@ from tollbox.data.data_sets import images_from
 from tollbox.data.resizing import Preparation
 from tollbox.errors import InputError
 from tollbox.models import Model, Preprocessing
-from tollbox.studies.sources import Configurations
+from tollbox.studies.images import Configurations
 
 OWN = Preprocessing(12, (8, 8), interpolation="bicubic", mean=(0.5,), std=(0.5,))
 

@@ -37,9 +37,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 class WithShots(ModelTable):
     """A table with a key more."""
 
-    shots: int | None = key(
-        whole(1, 9), "3", "Images of each class in the prompt. Default: none.", None
-    )
+    shots: int | None = key(whole("3", 1, 9), "Images of each class in the prompt. Default: none.")
 
 
 @pytest.fixture
@@ -79,9 +77,9 @@ def test_a_key_is_declared_once(study_keys: ModuleType) -> None:
     [
         (
             "shots = 10",
-            "shots in [[models]] number 1 is 10: expected a whole number from 1",
+            "shots in [[models]] number 1 is 10: expected a whole number, 1 to 9",
         ),
-        ('shots = "5"', "is '5': expected a whole number from 1 to 9; write it without quotes."),
+        ('shots = "5"', "is '5': expected a whole number; write it without quotes."),
         ("shot = 5", "unknown key in [[models]] number 1 'shot': did you mean 'shots'"),
     ],
 )
@@ -100,7 +98,7 @@ def test_every_key_is_a_sentence_with_an_example_of_its_kind(table: type[Table])
         assert each.help.endswith(".")
         assert each.help[0].isupper() or each.help.startswith(("module:function", "c*"))
         assert not set("\n|") & set(each.help)
-        value = tomllib.loads(f"key = {each.example}")["key"]
-        source = Source("study.toml", f"{each.name} = {each.example}", files=False)
+        value = tomllib.loads(f"key = {each.kind.example}")["key"]
+        source = Source("study.toml", f"{each.name} = {each.kind.example}", files=False)
         if each.name != "ratio" or not isinstance(value, str):
             each.kind.read(Item(source, (each.name,), value))

@@ -551,7 +551,7 @@ def test_a_page_of_ten_thousand_cells(tmp_path: Path) -> None:
     """Under 30 s, 1 GB and 15 MB."""
     suite = Suite(2000)
     images = torch.rand(MANY, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    study = Study.of(
+    study = Study(
         name="many",
         folder=tmp_path,
         images=ImagesSpec(tmp_path / IMAGES),
@@ -559,7 +559,7 @@ def test_a_page_of_ten_thousand_cells(tmp_path: Path) -> None:
         attacks=suite.specs(),
         tariffs=suite.tariffs(),
     )
-    grid = Grid.of(study, MANY, None)
+    grid = Grid(study, MANY, None)
     environment = Environment("0.1.0", "2", "2", "3", "cpu")
     record = describe(study, grid, environment, {"model": ModelRecord("float32", None)}, "audit")
     record = dataclasses.replace(record, settings=settings_of(suite, images, Criteria()))

@@ -178,7 +178,7 @@ def test_a_list_of_classes_and_a_folder_of_masks(tmp_path: Path, monkeypatch) ->
     [
         ('"set.txt"', '"none.txt"', r"goal.flagged .*none.txt does not exist"),
         ('"set.txt"', "[]", "goal.flagged is an empty list"),
-        ('"set.txt"', "[1, -1]", "number 2 of goal.flagged is -1"),
+        ('"set.txt"', "[1, -1]", "goal.flagged has -1: expected classes"),
         ('"set.txt"', "5", "goal.flagged is 5: expected a list of classes, or a file"),
         ('"set.txt"', "[1, 2]\ntarget = 2\nstart = 'mask.png'", "goal.target is 2, which is flag"),
         ('"mask.png"', '"none.png"', r"goal.mask is 'none.png': .*none.png does not exist"),

@@ -219,7 +219,7 @@ def test_a_cell_is_replayed_with_it_alone(case: Case) -> None:
 def test_a_study_in_memory_keeps_it(case: Case) -> None:
     case.write('surrogate = {source = "own.pt2", mean = [0.5, 0.4, 0.3], std = 2.0}\n')
     study = case.written.study()
-    again = Study.of(
+    again = Study(
         name=study.name,
         images=study.images,
         models=study.models,

@@ -26,7 +26,6 @@ from .._run import AnyModel
 from ..core.cell import check_label
 from ..core.execution import Execution
 from ..core.model import as_model
-from ..core.noise import content_hash
 from ..core.prices import Prices
 from ..core.validation import (
     check_flag,
@@ -128,7 +127,7 @@ def audit(
     given = _image_set(images, labels, class_names)
     folder = path_of(out, "out")
     suite = Suite.for_images(given.images[0].numel(), budget)
-    study = Study.of(
+    study = Study(
         name=name,
         where=IN_PYTHON,
         folder=folder,
@@ -142,12 +141,9 @@ def audit(
         keep_images=keeps_images(suite, given.images),
     )
     checked = as_model(model)
-    hashes = tuple(content_hash(image) for image in given.images)
     no_masks: list[Tensor | None] = [None] * len(given)
     models = {MODEL: checked}
-    loaded = StudyInputs(
-        study, given, hashes, no_masks, no_masks, checked.device, models, False, {}
-    )
+    loaded = StudyInputs(study, given, no_masks, no_masks, checked.device, models)
     if not holds(study, folder):
         create(loaded, folder, "audit", settings=settings_of(suite, given.images, criteria))
     file = folder / IMAGES

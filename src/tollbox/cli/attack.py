@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from ..core.metric import norm_of
 from ..errors import InputError, mention
 from .options import (
     FORCE_HELP,
@@ -108,7 +109,7 @@ def study_of(options: AttackOptions) -> Study:
         name: math.inf if (value := getattr(options, name)) is None else value
         for name in ("budget", "max_queries", "max_flagged")
     }
-    return Study.of(
+    return Study(
         name="attack",
         where="tollbox attack",
         images=options.images_spec(),
@@ -131,7 +132,7 @@ def study_of(options: AttackOptions) -> Study:
             flagged=options.flagged_classes,
             mask=options.mask,
         ),
-        norm=options.norm,
+        norm=norm_of(options.norm),
         detector=_detector(options),
         device=options.device,
         execution=options.execution(check=options.check),

@@ -164,7 +164,7 @@ def study_of(options: AuditOptions, suite: Suite, keep_images: bool, name: str =
     from ..studies.specs import GoalSpec
     from ..studies.study import Study
 
-    return Study.of(
+    return Study(
         name=name or options.model_spec().name,
         where="tollbox audit",
         images=options.images_spec(),

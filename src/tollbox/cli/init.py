@@ -116,8 +116,8 @@ def _check_neither(options: InitOptions) -> None:
 
 def _found(options: InitOptions, source: str, path: Path) -> Template:
     """Return the template for a model and images, which are loaded and tried."""
+    from ..studies.images import images_digest, take
     from ..studies.inputs import load
-    from ..studies.selection import images_digest, take
     from ..studies.specs import AttackSpec, Tariff
     from ..studies.study import Study
     from ..studies.template import ATTACKS, BUDGET, PRICES, Template
@@ -126,7 +126,7 @@ def _found(options: InitOptions, source: str, path: Path) -> Template:
     images = options.images_spec(limit=MOST_IMAGES + 1 if options.limit is None else options.limit)
     model = options.model_spec()
     loaded = load(
-        Study.of(
+        Study(
             name="study",
             where="tollbox init",
             folder=folder,

@@ -95,8 +95,8 @@ def _plan(loaded: StudyInputs, part: Part) -> None:
     from rich.table import Table
 
     from ..studies.create import WHOLE, shard_count
+    from ..studies.images import images_digest
     from ..studies.job import model_speed
-    from ..studies.selection import images_digest
     from .output import console
 
     study, grid, to = loaded.study, loaded.grid, console()
@@ -106,7 +106,7 @@ def _plan(loaded: StudyInputs, part: Part) -> None:
         table.add_column(name, justify="right")
     total, speeds = 0.0, {}
     loaded.check_surrogates()
-    loaded.detector()
+    loaded.detection  # noqa: B018  raises if the detector cannot be loaded
     for spec in study.models:
         model = loaded.model(spec)
         speeds[spec.name] = None if study.execution.metered else model_speed(loaded, model)

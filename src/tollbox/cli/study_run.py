@@ -17,11 +17,10 @@ from pathlib import Path
 from ..errors import InputError, mention
 from ..studies.events import Options, Outcome
 from ..studies.fingerprint import environment_notice
-from ..studies.inputs import StudyInputs
+from ..studies.inputs import StudyInputs, find_device
 from ..studies.ray import RayWorkers
 from ..studies.results import StudyResults
 from ..studies.run import run_folder
-from ..studies.sources import find_device
 from ..workers.executors import Stopper, fewer_notice
 from . import hints
 from .interrupt import Interrupt, ignore_signals

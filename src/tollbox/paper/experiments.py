@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UnknownNameError
-from ..studies.toml import key_lines
+from ..studies.toml import line_of
 
 if TYPE_CHECKING:
     from ..studies.study import Study
@@ -151,14 +151,10 @@ def study_at(
 
 def _changed(text: str, changes: Mapping[str, str | None]) -> Iterator[str]:
     """Yield the lines of a study file with changed keys of [images]; None removes a key."""
-    lines = {
-        line: str(key[1])
-        for key, line in key_lines(text).items()
-        if key[:1] == ("images",) and len(key) == 2
-    }
+    lines = {line_of(text, ("images", key)): key for key in changes}
     for number, line in enumerate(text.splitlines(), 1):
         key = lines.get(number)
-        if key is None or key not in changes:
+        if key is None:
             yield line
         elif (value := changes[key]) is not None:
             yield f"{key} = {value}"

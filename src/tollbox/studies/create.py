@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..core.validation import shown
+from ..core.validation import require
 from ..data.output import check_free, staged
-from ..data.tables import shortened
+from ..data.tables import shortened, utf8
 from ..errors import InputError
 from ..workers.executors import within_cores
 from .fingerprint import attack_fingerprint, current_environment, price_fingerprint
@@ -34,11 +34,10 @@ class Part(NamedTuple):
     def parse(cls, text: str) -> Part:
         """Return the part of a text K/N, with K from 1 to N; raise InputError if it is not that."""
         match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", str(text).strip())
-        if match is None or not 1 <= int(match[1]) <= int(match[2]):
-            raise InputError(
-                f"is {shown(text)}", expected="K/N with K from 1 to N, such as 3/16", input="shard"
-            )
-        return cls(int(match[1]) - 1, int(match[2]))
+        part = cls(int(match[1]) - 1, int(match[2])) if match else cls(0, 0)
+        expected = "K/N with K from 1 to N, such as 3/16"
+        require(0 <= part.number < part.total, "shard", text, expected)
+        return part
 
 
 WHOLE = Part(0, 1)
@@ -57,17 +56,14 @@ def create(
 ) -> list[str]:
     """Try every model and surrogate once, and write the folder of a new study, or of a part of it.
 
-    Returns the findings of the check of the models, if the study asks for it; the store keeps them.
+    Returns the findings of the check of the models, if the study asks for it.
     """
     study, images = inputs.study, inputs.images
     check_new(study, out, part)
     shards = shard_count(study, len(inputs.grid), force_workers, part)
     examined = {spec.name: inputs.examine(spec, shards) for spec in study.models}
-    findings = [
-        f"the model {name!r}: {finding}"
-        for name, found in examined.items()
-        for finding in found.findings
-    ]
+    each = [(name, finding) for name, found in examined.items() for finding in found.findings]
+    findings = [f"the model {name!r}: {finding}" for name, finding in each]
     models = {spec.name: inputs.model_record(spec) for spec in study.models}
     inputs.check_surrogates()
     record = describe(study, inputs.grid, current_environment(inputs.device), models, made_by)
@@ -92,8 +88,8 @@ def create(
         shape=tuple(images.images.shape[1:]),
         detector=inputs.detector_record(),
     )
-    names = (name.encode("utf-8", "backslashreplace").decode() for name in images.names)
-    rows = list(zip(range(len(images)), inputs.hashes, images.labels, names, strict=True))
+    columns = inputs.hashes, images.labels, map(utf8, images.names)
+    rows = list(zip(range(len(images)), *columns, strict=True))
     with staged(out) as stage:
         for number in record.folder_shards:
             Store.create(shard_path(stage.folder, number), replace(record, shard=number), rows)
@@ -136,15 +132,12 @@ def describe(
 def shard_count(study: Study, cells: int, force: bool, part: Part = WHOLE) -> int:
     """Return the number of shards: one for each worker, each with at least one cell.
 
-    There are no more than cores unless they are forced. All parts of a study have the same number,
-    whatever cores each machine has.
+    Without `force` there are at most as many as cores, except that all parts of a study have the
+    same number.
     """
     if part.total > cells:
-        raise InputError(
-            f"is {part}, and the study has {cells} cells",
-            expected=f"at most {cells} parts",
-            input="shard",
-        )
+        given = f"is {part}, and the study has {cells} cells"
+        raise InputError(given, expected=f"at most {cells} parts", input="shard")
     if part.total > 1:
         return part.total * min(study.workers, cells // part.total)
     return within_cores(min(study.workers, cells), force)
@@ -156,18 +149,17 @@ def holds(study: Study, out: Path, part: Part = WHOLE) -> bool:
     if record is None:
         return False
     line = first_difference(record.text, study.text)
-    if line is None:
-        there = Part(record.part, record.parts)
-        if there == part:
-            return True
+    if line is not None:
+        there_line, here_line = (
+            shortened("".join(text.splitlines()[line - 1 : line]).strip()) or "nothing"
+            for text in (record.text, study.text)
+        )
+        raise InputError(
+            f"{out} has another study, started from {record.where}; line {line} of {study.where} "
+            f"is the first that differs ({there_line} there, {here_line} here): resume the study "
+            f"as it was with `tollbox resume {out}`, or choose another folder."
+        )
+    if (there := Part(record.part, record.parts)) != part:
         has, wanted = ("all" if each == WHOLE else f"part {each}" for each in (there, part))
         raise InputError(f"{out} has {has} of this study, not {wanted}: choose another folder.")
-    there_line, here_line = (
-        shortened("".join(text.splitlines()[line - 1 : line]).strip()) or "nothing"
-        for text in (record.text, study.text)
-    )
-    raise InputError(
-        f"{out} has another study, started from {record.where}; line {line} of {study.where} is "
-        f"the first that differs ({there_line} there, {here_line} here): resume the study as it "
-        f"was with `tollbox resume {out}`, or choose another folder."
-    )
+    return True

@@ -8,8 +8,7 @@
    queried; for an exact one, a digest of its logits is compared instead (`Exactness`).
 3. An attack is described by its fields, a detector by its fields or `vars`; tensors and networks by
    their content.
-4. A model that gives different labels for the same images has no fingerprint: no study is started
-   with it.
+4. No study is started with a model that gives different labels for the same images.
 """
 
 from __future__ import annotations
@@ -18,7 +17,8 @@ import contextlib
 import dataclasses
 import hashlib
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from ..core.model import Model
 from ..core.noise import NOISE_VERSION
 from ..errors import FileError, InputError
 from ..models.pytorch import weights_digest
+from .images import classified
 from .specs import AttackSpec, ModelSpec
 from .store.record import DIGEST, Environment, Fingerprint, StudyRecord, difference
 from .study import Study
@@ -43,13 +44,10 @@ NEW_STUDY = "or start a new study in another folder"
 
 def attack_fingerprint(study: Study) -> Fingerprint:
     """Return the fingerprint of the noise and of the attacks, without their surrogates."""
-    return {
-        "the noise": {"the version": str(NOISE_VERSION)},
-        **{
-            f"the attack {spec.name!r}": settings_of("attack", spec.attack)
-            for spec in study.attacks
-        },
-    }
+    found = {"the noise": {"the version": str(NOISE_VERSION)}}
+    for spec in study.attacks:
+        found[f"the attack {spec.name!r}"] = settings_of("attack", spec.attack)
+    return found
 
 
 def price_fingerprint(study: Study) -> Fingerprint:
@@ -103,7 +101,7 @@ def settings_of(kind: str, value: Any) -> dict[str, str]:
         if id(value) in around:
             yield name, "an object that contains it"
             return
-        inside: dict[Any, Any] = {}
+        inside: Mapping[Any, Any] = {}
         if value is None or isinstance(value, str | int | float | tuple | frozenset):
             yield name, repr(value)
         elif isinstance(value, torch.nn.Module):
@@ -117,11 +115,9 @@ def settings_of(kind: str, value: Any) -> dict[str, str]:
             yield name or kind, value.__qualname__
         else:
             yield name or kind, type(value).__qualname__
+            inside = getattr(value, "__dict__", {})
             if dataclasses.is_dataclass(value):
-                fields = dataclasses.fields(value)
-                inside = {each.name: getattr(value, each.name) for each in fields}
-            else:
-                inside = getattr(value, "__dict__", {})
+                inside = {each.name: getattr(value, each.name) for each in fields(value)}
         for key, part in inside.items():
             yield from found(f"{name}.{key}".lstrip("."), part, (*around, id(value)))
 
@@ -129,18 +125,13 @@ def settings_of(kind: str, value: Any) -> dict[str, str]:
 
 
 def recorded_study(record: StudyRecord, *, files: bool) -> Study:
-    """Return the study of a record; with `files`, the files that it names must exist.
-
-    Raises FileError if its prices or flagged classes are not those of the record.
-    """
+    """Return the study of a record; with `files`, the files that it names must exist. Its prices
+    and flagged classes must be those of the record."""
     study = Study.from_text(record.text, record.folder, record.where, files=files)
     change = difference(record.fingerprint, price_fingerprint(study))
     if change is not None:
-        raise FileError(
-            f"{change} since the study was started",
-            remedy=f"restore the file, {NEW_STUDY}",
-            where=study.where,
-        )
+        since = f"{change} since the study was started"
+        raise FileError(since, remedy=f"restore the file, {NEW_STUDY}", where=study.where)
     return study
 
 
@@ -153,49 +144,26 @@ def check_unchanged(
         raise FileError(f"{folder} cannot be resumed: {change}", remedy=f"{remedy}, {NEW_STUDY}")
 
 
-def check_images(
-    origin: Path,
-    now: Sequence[tuple[str, int]],
-    recorded: Sequence[tuple[str, int, str]],
-    folder: Path,
-) -> None:
-    """Raise FileError unless the images (content hash and label) are those that were recorded."""
-    changes = []
-    if len(now) != len(recorded):
-        changes = [f"the number of images of {origin} changed from {len(recorded)} to {len(now)}"]
-    for place, (new, (content, label, name)) in enumerate(zip(now, recorded, strict=False)):
-        if new != (content, label):
-            part = "label" if new[0] == content else "content"
-            changes.append(f"the {part} of image {place} ({name}) of {origin} changed")
-    if changes:
-        raise FileError(
-            f"{folder} cannot be resumed: {changes[0]}", remedy=f"restore the images, {NEW_STUDY}"
-        )
-
-
 def check_exactness(spec: ModelSpec, now: Exactness, then: Exactness, folder: Path) -> None:
     """Raise FileError unless a model is exact here and gives the same bits as at the start."""
     if now.exact and now.digest == then.digest:
         return
     layout = f" ({then.layout})" if then.layout else ""
-    where = f"in batches of {listed([str(size) for size in then.shapes])}{layout}"
+    what = f"it is not known whether the model {spec.name!r} is exact"
     if now.exact:
         what = f"the {now.seen} of the model {spec.name!r} differ from those at its start"
     elif now.known:
         what = f"a row of the model {spec.name!r} depends on {listed(now.matters)} here"
-    else:
-        what = f"it is not known whether the model {spec.name!r} is exact"
     raise FileError(
-        f"{folder} is an exact study, and {what}, {where}",
+        f"{folder} is an exact study, and {what}, in batches of "
+        f"{listed([str(size) for size in then.shapes])}{layout}",
         remedy=f"resume it with the model, device and versions of its start, {NEW_STUDY}",
     )
 
 
 def check_repeatable(model: Model, images: Tensor, size: int) -> None:
-    """Raise InputError if the model answers at random; the queries are not charged.
-
-    It gets each point twice: images, and blends of two, where decisions are close.
-    """
+    """Raise InputError if the model answers at random. It gets each point twice, uncharged: images,
+    and blends of two, where decisions are close."""
     few = images[:PROBES]
     points = torch.cat([few, torch.lerp(few, few.roll(1, 0), 0.5)])
     first, second = (labels_of(model, points, size) for _ in range(2))
@@ -212,36 +180,22 @@ def check_repeatable(model: Model, images: Tensor, size: int) -> None:
 
 
 def labels_of(model: Model, points: Tensor, size: int) -> tuple[int, ...] | None:
-    """Return the model's labels for a few points that fit into a batch; None if it fails.
-
-    size: rows of a batch, since a model may be compiled for those of a run.
-    """
-    few = points.to(model.device, model.dtype)
-    count = len(few)
-    size = model.batch or max(size, count)
+    """Return the model's labels for a few points in one batch of `size`; None if it fails."""
     # The model's own error is reported when its cells are run.
     with contextlib.suppress(Exception, SystemExit):
-        answers = model(model.sent(few[torch.arange(size) % count])).tolist()
-        return tuple(answers[:count])
+        return tuple(classified(model, points, model.batch or max(size, len(points))))
     return None
 
 
 def current_environment(device: torch.device) -> Environment:
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
-    return Environment(
-        tollbox=__version__,
-        torch=torch.__version__,
-        numpy=np.__version__,
-        python=platform.python_version(),
-        device=f"{device.type} ({name})",
-    )
+    versions = __version__, torch.__version__, np.__version__, platform.python_version()
+    return Environment(*versions, device=f"{device.type} ({name})")
 
 
 def environment_notice(record: StudyRecord, device: torch.device) -> str | None:
-    """Return a sentence if tollbox, torch, numpy or the device are not those of the record.
-
-    The numbers may then differ in the last bits, which is no reason to refuse the study.
-    """
+    """Return a sentence if tollbox, torch, numpy or the device are not those of the record, which
+    may change the last bits of numbers."""
     changes = record.environment.changes(current_environment(device), ignore=("python",))
     if not changes:
         return None

@@ -8,7 +8,6 @@ images; with `correct_only`, these are different images.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -46,20 +45,18 @@ class Grid:
     """The cells of a study."""
 
     study: Study
-    images: int
-    """Number of images of each model."""
-    of_model: Mapping[str, Sequence[int]] | None = None
-    """Positions of each model's images among those of the study; None if it has all of them."""
+    study_images: int
+    kept: Kept | None = None
+    """Images of each model; None if each has all of the study."""
 
-    @classmethod
-    def of(cls, study: Study, images: int, kept: Kept | None) -> Grid:
-        """Return the grid of a study with this number of images, of which each model has those that
-        are kept."""
-        if kept is None:
-            return cls(study, images)
-        return cls(study, len(kept.of_model[study.models[0].name]), kept.of_model)
+    @cached_property
+    def images(self) -> int:
+        """Number of images of each model."""
+        if self.kept is None:
+            return self.study_images
+        return len(self.kept.of_model[self.study.models[0].name])
 
-    @property
+    @cached_property
     def width(self) -> int:
         """Number of cells of a series."""
         return len(self.study.seeds) * self.images
@@ -81,12 +78,12 @@ class Grid:
         series, rest = divmod(cell, self.width)
         seed, image = divmod(rest, self.images)
         found = self.series[series]
-        if self.of_model is not None:
-            image = self.of_model[found.model.name][image]
+        if self.kept is not None:
+            image = self.kept.of_model[found.model.name][image]
         return Place(found, self.study.seeds[seed], image)
 
     def cell(self, place: Place) -> int:
         series, seed, image = place
-        if self.of_model is not None:
-            image = self.of_model[series.model.name].index(image)
+        if self.kept is not None:
+            image = self.kept.of_model[series.model.name].index(image)
         return series.number * self.width + self.study.seeds.index(seed) * self.images + image

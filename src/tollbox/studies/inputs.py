@@ -2,19 +2,18 @@
 
 1. Each input is loaded, checked and fingerprinted once, when it is first needed. A resumed study
    compares them with its record (`fingerprint.py`).
-2. A study that contradicts itself or the given models is refused before anything is loaded, and
-   missing images are reported before a model is downloaded.
+2. Missing images, and models that the study does not have, are reported before a model is loaded.
 3. Labels, target, flagged classes and prices must be classes of every model, and a surrogate must
    have the classes of the models. If a model does not say how many classes it has, labels are
    checked against the names of the classes.
-4. With `correct_only`, each model classifies the images once before the study starts; these queries
-   are not charged. The record keeps the images that were found, and a resumed study uses them.
+4. With `correct_only`, each model classifies the images once, uncharged, before the study starts.
+   A resumed study uses the images that its record keeps.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -25,33 +24,34 @@ from torch import Tensor
 
 from ..attacks.surrogates import Surrogate
 from ..core.cell import Cell, check_label
-from ..core.detector import Detection, Detector, check_detector_type
+from ..core.detector import Detection, Detector
+from ..core.device import usable
 from ..core.exactness import Exactness, Seen
 from ..core.model import Model, as_model
 from ..core.noise import content_hash
 from ..core.problem import Attack
-from ..core.validation import shown
+from ..core.validation import require
 from ..data.classes import check_names
 from ..data.goals import check_target, load_masks, load_starts, masks_digest
 from ..data.images import ImageSet, check_there
 from ..data.resizing import ModelConfiguration
-from ..data.tables import LARGEST, in_a_line
+from ..data.tables import LARGEST
 from ..data.user_code import called, importable, imported
 from ..detection import benign_panel
 from ..engine.batch import default_batch_size, trial_batch_size
-from ..errors import InputError, mention
+from ..errors import FileError, InputError
 from ..model_check import CHECKED_IMAGES, Examined, exact_choice, examine, shapes_of, threads
-from ..models.loading import load_network
+from ..models.loading import load_network, open_network
 from ..models.network import Network
 from ..models.numerics import DTYPES
 from ..models.pytorch import Running
 from ..models.registry import brings_configuration, files_of
 from ..workers.executors import threads_each
 from .fingerprint import (
+    NEW_STUDY,
     PROBES,
     attack_fingerprint,
     check_exactness,
-    check_images,
     check_repeatable,
     check_unchanged,
     labels_of,
@@ -61,21 +61,17 @@ from .fingerprint import (
     surrogate_name,
 )
 from .grid import Grid, Place
-from .selection import digest_of, take
-from .sources import (
+from .images import (
     Configurations,
-    RecordedConfiguration,
-    find_device,
+    digest_of,
     load_images,
-    open_model,
-    reported,
+    only_correct,
+    recorded_configuration,
+    take,
 )
 from .specs import AttackSpec, ModelSpec
 from .store.record import DIGEST, DetectorRecord, Fingerprint, Kept, ModelRecord, StudyRecord
 from .study import Study
-
-MODEL_OPTIONS = ("mean", "std", "quantize", "channels_last", "compile", "cuda_graphs", "tf32")
-"""Fields of a model in a study that loading takes by the same names."""
 
 
 @dataclass(frozen=True)
@@ -84,28 +80,30 @@ class StudyInputs:
 
     study: Study
     images: ImageSet
-    hashes: tuple[str, ...]
-    starts: list[Tensor | None]
-    masks: list[Tensor | None]
+    starts: Sequence[Tensor | None]
+    masks: Sequence[Tensor | None]
     device: torch.device
     supplied: Mapping[str, Model]
     """Models that the caller supplies, by name; they are not loaded."""
-    own_names: bool
+    own_names: bool = False
     """Whether the names of the classes are from the configuration of a model."""
-    opened: dict[str, Network] = field(repr=False)
-    """Models that are loaded but not yet fitted to the images, by name."""
     kept: Kept | None = None
     """Images of each model; None if each has all of them."""
-    models: dict[str, Model] = field(default_factory=dict, init=False, repr=False)
+    opened: dict[str, Network] = field(default_factory=dict, repr=False)
+    """Models that are loaded but not yet fitted to the images, by name."""
+    models: dict[str, Model] = field(default_factory=dict, repr=False)
     """Models that were needed so far, by name."""
     _surrogates: dict[str, Surrogate] = field(default_factory=dict, init=False, repr=False)
     _exactness: dict[str, Exactness] = field(default_factory=dict, init=False, repr=False)
-    _detectors: list[Detector] = field(default_factory=list, init=False, repr=False)
     _fingerprints: dict[str, Fingerprint] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
+    def hashes(self) -> tuple[str, ...]:
+        return tuple(content_hash(image) for image in self.images.images)
+
+    @cached_property
     def grid(self) -> Grid:
-        return Grid.of(self.study, len(self.images), self.kept)
+        return Grid(self.study, len(self.images), self.kept)
 
     # -- models -----------------------------------------------------------------------------------
 
@@ -116,9 +114,9 @@ class StudyInputs:
             if model is None:
                 opened = self.opened.pop(spec.name, None)
                 opened = opened or open_model(self.study, spec, self.device)
-                with reported(self.study, spec=spec):
-                    dtype = None if spec.dtype is None else DTYPES[spec.dtype]
-                    switches = spec.channels_last, spec.compile, spec.cuda_graphs, spec.tf32
+                dtype = None if spec.dtype is None else DTYPES[spec.dtype]
+                switches = spec.channels_last, spec.compile, spec.cuda_graphs, spec.tf32
+                with self.study.reporting(spec=spec):
                     running = Running(spec.mean, spec.std, spec.quantize, dtype, *switches)
                     model = opened.fit(self.images.images[0], running)
             self._check_classes(spec, model)
@@ -128,24 +126,23 @@ class StudyInputs:
     def _check_classes(self, spec: ModelSpec, model: Model) -> None:
         """Raise InputError unless the labels, goal, prices and names fit the model's classes."""
         study, images = self.study, self.images
-        with reported(study, spec=spec):
+        with study.reporting(spec=spec):
             check_names(images.class_names, model.classes)
             known = model.classes or len(images.class_names) or None
-            for label, name, origin in zip(
-                images.labels, images.names, images.origins, strict=True
-            ):
+            each = zip(images.labels, images.names, images.origins, strict=True)
+            for label, name, origin in each:
                 classes = known or (LARGEST if label > LARGEST else None)
                 check_label(label, classes, f"{origin}: the label of image {name}")
             check_target(study.goal.target, images, model.classes)
             study.goal.goal.check(model.classes)
             for tariff in study.tariffs:
-                for number in tariff.prices.classes or {}:
-                    if model.classes is not None and number >= model.classes:
-                        raise InputError(
-                            f"the price {tariff.name!r} has one for class {number}, but the model "
-                            f"has {model.classes} classes",
-                            expected=f"0 to {model.classes - 1}",
-                        )
+                largest = max(tariff.prices.classes or (), default=0)
+                if model.classes is not None and largest >= model.classes:
+                    raise InputError(
+                        f"the price {tariff.name!r} has one for class {largest}, but the model "
+                        f"has {model.classes} classes",
+                        expected=f"0 to {model.classes - 1}",
+                    )
 
     def model_record(self, spec: ModelSpec) -> ModelRecord:
         """Return how a model is run, without the layout that an exact study chooses."""
@@ -154,11 +151,8 @@ class StudyInputs:
         return ModelRecord(str(model.dtype).removeprefix("torch."), model.quantize, running)
 
     def model_fingerprint(self, spec: ModelSpec) -> Fingerprint:
-        """Return the fingerprint of a model.
-
-        That of an exact study has no layout and no labels: the record of exactness has the layout
-        that was chosen, and a digest of the logits.
-        """
+        """Return the fingerprint of a model; in an exact study without layout and labels, since the
+        record of exactness has the layout that was chosen, and a digest of the logits."""
         if spec.name not in self._fingerprints:
             model = replace(self.model(spec), running=self.model_record(spec).running)
             files = [] if spec.name in self.supplied else files_of(spec.resolved)
@@ -167,7 +161,6 @@ class StudyInputs:
         return self._fingerprints[spec.name]
 
     def file_digest(self, spec: ModelSpec) -> str | None:
-        """Return the digest of a model's file, if it has one."""
         [properties] = self.model_fingerprint(spec).values()
         digest = properties.get("the file")
         return None if digest is None else digest.removeprefix(DIGEST)
@@ -183,14 +176,13 @@ class StudyInputs:
     def examine(self, spec: ModelSpec, processes: int) -> Examined:
         """Raise InputError if a model answers at random; return what else was found.
 
-        The study's `check` asks for all findings, and `exact` for a choice of shape and layout that
-        suits this number of processes. A metered model is not queried.
+        An exact study chooses a shape and layout that suit this number of processes.
         """
         study, model, images = self.study, self.model(spec), self.images.images
         how, few = study.execution, images[:CHECKED_IMAGES]
         if how.metered:
             return Examined([], Exactness(Seen.METERED))
-        with reported(study, spec=spec):
+        with study.reporting(spec=spec):
             if not how.exact:  # which looks more closely
                 check_repeatable(model, images, trial_batch_size(model, how.batch_size))
             with threads(threads_each(processes)):
@@ -217,12 +209,11 @@ class StudyInputs:
     # -- attacks and the detector -----------------------------------------------------------------
 
     def surrogate(self, spec: AttackSpec) -> Surrogate | None:
-        """Return the surrogate of an attack, if it has one."""
         given = spec.surrogate
         if given is not None and spec.name not in self._surrogates:
             if any(":" in source for source in given.resolved):
                 importable(str(self.study.folder.resolve()))
-            with reported(self.study, spec=spec):
+            with self.study.reporting(spec=spec):
                 own = given.mean is None and given.std is None
                 networks = [
                     load_network(source, self.images.images[0], self.device, normalised=own)
@@ -232,74 +223,64 @@ class StudyInputs:
         return self._surrogates.get(spec.name)
 
     def attack(self, spec: AttackSpec) -> Attack:
-        """Return an attack, with its surrogate if it has one."""
         attack: Any = spec.attack
         surrogate = self.surrogate(spec)
-        if surrogate is not None:
-            attack = replace(attack, surrogate=surrogate)
-        return attack  # type: ignore[no-any-return]
+        changed: Attack = attack if surrogate is None else replace(attack, surrogate=surrogate)
+        return changed
 
     def check_surrogates(self) -> None:
         """Raise InputError unless all surrogates can be differentiated and have the classes of the
         models."""
         study, goal = self.study, self.study.goal
         for spec in study.attacks:
-            surrogate = self.surrogate(spec)
-            if surrogate is None:
+            if (surrogate := self.surrogate(spec)) is None:
                 continue
-            with reported(study, spec=spec):
+            with study.reporting(spec=spec):
                 classes = surrogate.classes(self.images.images[0].to(self.device))
                 largest = max(*self.images.labels, goal.target or 0, *(goal.flagged or ()))
                 others = []
                 if largest >= classes:
                     of_goal = "of the goal" if goal.flagged else "the target"
                     others = [f"class {largest} is of an image, or {of_goal}"]
-                for each in study.models:
-                    count = self.model(each).classes
+                counts = {each.name: self.model(each).classes for each in study.models}
+                for name, count in counts.items():
                     if count not in (None, classes):
-                        others.append(f"the model {each.name!r} has {count}")
+                        others.append(f"the model {name!r} has {count}")
                 if others:
-                    raise InputError(
-                        f"has {classes} classes, and {others[-1]}",
-                        expected="the classes of the models",
-                        input="surrogate",
-                    )
+                    given = f"has {classes} classes, and {others[-1]}"
+                    expected = "the classes of the models"
+                    raise InputError(given, expected=expected, input="surrogate")
 
-    def detector(self) -> Detector | None:
-        """Return the detector that sees the queries, if there is one."""
+    @cached_property
+    def detection(self) -> Detection | None:
+        """The detector that sees the queries, with the terms of its alarms, if there is one."""
         spec = self.study.detector
-        if spec is not None and not self._detectors:
-            importable(str(self.study.folder.resolve()))
-            with reported(self.study, ("detector", "source")):
-                found = imported(spec.source, "detector")
-                is_detector = isinstance(found, Detector) and not isinstance(found, type)
-                if callable(found) and not is_detector:
-                    found = called(found, spec.source, "detector")
-                check_detector_type(found)
-            self._detectors.append(found)
-        return self._detectors[0] if self._detectors else None
+        if spec is None:
+            return None
+        importable(str(self.study.folder.resolve()))
+        with self.study.reporting(("detector", "source")):
+            found = imported(spec.source, "detector")
+            is_detector = isinstance(found, Detector) and not isinstance(found, type)
+            if callable(found) and not is_detector:
+                found = called(found, spec.source, "detector")
+            return replace(spec.terms, detector=found)
 
     def detector_record(self) -> DetectorRecord | None:
         """Return the record of the detector, with its answers to benign queries about the images,
         as each model would be sent them."""
-        spec, detector = self.study.detector, self.detector()
-        if spec is None or detector is None:
+        spec, detection = self.study.detector, self.detection
+        if spec is None or detection is None:
             return None
-        return DetectorRecord(
-            spec.source,
-            spec.alarm_price,
-            None if math.isinf(spec.max_alarms) else int(spec.max_alarms),
-            {
-                model.name: benign_panel(detector, self.images.images, self.model(model))
-                for model in self.study.models
-            },
-        )
+        images, detector = self.images.images, detection.detector
+        models = {each.name: self.model(each) for each in self.study.models}
+        panels = {name: benign_panel(detector, images, model) for name, model in models.items()}
+        most = None if math.isinf(spec.max_alarms) else int(spec.max_alarms)
+        return DetectorRecord(spec.source, spec.alarm_price, most, panels)
 
     # -- fingerprints -----------------------------------------------------------------------------
 
     @property
     def masks_digest(self) -> str | None:
-        """Digest of the masks; None if there are none."""
         return masks_digest(self.masks)
 
     def replay_fingerprint(self, attacks: Iterable[AttackSpec]) -> Fingerprint:
@@ -315,23 +296,32 @@ class StudyInputs:
 
     def fingerprint(self) -> Fingerprint:
         """Return the fingerprint of all inputs except the models, attacks and noise."""
-        study, detector = self.study, self.detector()
+        study = self.study
         found = {**price_fingerprint(study), **self.replay_fingerprint(study.attacks)}
-        if study.detector is not None:
-            found[f"the detector {study.detector.source}"] = settings_of("detector", detector)
+        if study.detector is not None and self.detection is not None:
+            settings = settings_of("detector", self.detection.detector)
+            found[f"the detector {study.detector.source}"] = settings
         return found
 
     def check_against(
         self, record: StudyRecord, images: Sequence[tuple[str, int, str]], folder: Path
     ) -> None:
-        """Raise FileError unless everything except the models is as in the record of `folder`.
-
-        images: content hash, label and name of each image in the record.
-        """
+        """Raise FileError unless everything except the models is as in the record of `folder`, with
+        its images: content hash, label and name of each."""
         older = f"resume it with tollbox {record.environment.tollbox}"
         check_unchanged(record, attack_fingerprint(self.study), folder, older)
-        now = list(zip(self.hashes, self.images.labels, strict=True))
-        check_images(self.study.images.path, now, images, folder)
+        origin, changes = self.study.images.path, list[str]()
+        if len(images) != len(self.images):
+            counts = f"from {len(images)} to {len(self.images)}"
+            changes = [f"the number of images of {origin} changed {counts}"]
+        rows = zip(self.hashes, self.images.labels, images, strict=False)
+        for place, (content, label, (content_then, label_then, name)) in enumerate(rows):
+            if (content, label) != (content_then, label_then):
+                part = "label" if content == content_then else "content"
+                changes.append(f"the {part} of image {place} ({name}) of {origin} changed")
+        if changes:
+            remedy = f"restore the images, {NEW_STUDY}"
+            raise FileError(f"{folder} cannot be resumed: {changes[0]}", remedy=remedy)
         check_unchanged(record, self.fingerprint(), folder)
 
     # -- cells ------------------------------------------------------------------------------------
@@ -339,10 +329,7 @@ class StudyInputs:
     def cell(self, place: Place, replayed: bool = False) -> Cell:
         """Return a cell of the grid; `replayed` if all its answers and alarms are recorded."""
         series, image, spec = place.series, place.image, self.study.detector
-        detector = None if replayed else self.detector()
-        detection = None if spec is None else spec.terms
-        if spec is not None and detector is not None:
-            detection = Detection(detector, spec.alarm_price, spec.max_alarms)
+        detection = spec.terms if spec is not None and replayed else self.detection
         return Cell(
             attack=self.attack(series.attack),
             image=self.images.images[image],
@@ -362,17 +349,9 @@ class StudyInputs:
     def only(self, kept: Kept) -> StudyInputs:
         """Return the same inputs with those images that are kept and exist."""
         places = [place for place in kept.places if place < len(self.images)]
-        fewer = replace(
-            self,
-            images=take(self.images, places),
-            hashes=tuple(self.hashes[place] for place in places),
-            starts=[self.starts[place] for place in places],
-            masks=[self.masks[place] for place in places],
-            kept=kept,
-        )
-        fewer.models.update(self.models)
-        fewer._detectors.extend(self._detectors)
-        return fewer
+        starts, masks = ([each[place] for place in places] for each in (self.starts, self.masks))
+        images = take(self.images, places)
+        return replace(self, images=images, starts=starts, masks=masks, kept=kept)
 
 
 def load(
@@ -383,48 +362,36 @@ def load(
     record: that of the study, if it is resumed or read. Without it, models that bring a
         configuration are loaded as well, and with `correct_only` images are classified.
     """
-    if study.execution.metered and study.images.correct_only:
-        raise study.about(
-            InputError(
-                f"and {mention('metered')} are both set: the images are classified without charge, "
-                "and a metered model bills every row",
-                remedy="leave one of them out, and list images that the model classifies correctly",
-                input="correct_only",
-            )
-        )
-    if models is not None and not isinstance(models, Mapping):
-        raise InputError(f"is {shown(models)}", expected="models by name", input="models")
+    require(models is None or isinstance(models, Mapping), "models", models, "models by name")
     names = [spec.name for spec in study.models]
     for name in models or {}:
         if name not in names:
-            raise InputError(
-                f"has {name!r}", expected=f"names of the study: {', '.join(names)}", input="models"
-            )
+            expected = f"names of the study: {', '.join(names)}"
+            raise InputError(f"has {name!r}", expected=expected, input="models")
     supplied = {name: as_model(model) for name, model in (models or {}).items()}
     device = find_device(study)
     if study.images.function is None:
-        with reported(study, ("images", "path")):  # before a model is downloaded
+        with study.reporting(("images", "path")):  # before a model is downloaded
             check_there(study.images.path)
-    opened: dict[str, Network] = {}
-    own: ModelConfiguration
+    opened = {
+        spec.name: open_model(study, spec, device)
+        for spec in study.models
+        if record is None and spec.name not in supplied and brings_configuration(spec.resolved)
+    }
+    own: ModelConfiguration = Configurations({**supplied, **opened})
     if record is not None:
-        own = RecordedConfiguration(record)
-    else:
-        for spec in study.models:
-            if spec.name not in supplied and brings_configuration(spec.resolved):
-                opened[spec.name] = open_model(study, spec, device)
-        own = Configurations({**supplied, **opened})
+        own = recorded_configuration(record)
+    fitted: dict[str, Model] = {}
 
     def load_first(limit: int | None) -> StudyInputs:
         images = load_images(study, limit, own)
-        with reported(study, ("goal", "start")):
+        with study.reporting(("goal", "start")):
             starts = load_starts(study.goal.start, images, limit)
-        with reported(study, ("goal", "mask")):
+        with study.reporting(("goal", "mask")):
             masks = load_masks(study.goal.mask, images)
-        hashes = tuple(content_hash(image) for image in images.images)
         own_names = study.images.names is None and bool(own.names)
-        loaded = images, hashes, starts, masks
-        return StudyInputs(study, *loaded, device, supplied, own_names, opened)
+        loaded = study, images, starts, masks, device, supplied, own_names
+        return StudyInputs(*loaded, opened=opened, models=fitted)
 
     kept = None if record is None else record.kept
     if not study.images.correct_only:
@@ -432,7 +399,7 @@ def load(
     elif kept is not None:
         inputs = load_first(max(kept.looked_at.values())).only(kept)
     else:
-        inputs = _only_correct(study, load_first)
+        inputs = only_correct(study, load_first)
     chosen = study.images
     digest = digest_of(zip(inputs.hashes, inputs.images.labels, strict=True))
     if chosen.digest not in (None, digest):
@@ -445,53 +412,16 @@ def load(
     return inputs
 
 
-def _only_correct(study: Study, load_first: Callable[[int | None], StudyInputs]) -> StudyInputs:
-    """Return the inputs with the images that each model classifies correctly.
-
-    First 1.5 times the wanted number of images is loaded, then twice as many each time, until there
-    are enough or no more.
-    """
-    limit = study.images.limit
-    count = None if limit is None else limit + limit // 2 + 1
-    models: dict[str, Model] = {}
-    while True:
-        inputs = load_first(count)
-        inputs.models.update(models)
-        correct = {spec.name: _correct_places(inputs, spec, limit) for spec in study.models}
-        enough = all(len(places) == limit for places in correct.values())
-        if enough or count is None or len(inputs.images) < count:
-            break
-        count, models = 2 * count, inputs.models
-    for spec in study.models:
-        if not correct[spec.name]:
-            none = f"classifies none of the {len(inputs.images)} images correctly"
-            raise _unfit(study, spec, none, "check its mean and std, and the labels")
-    return inputs.only(Kept.of(correct, len(inputs.images), limit))
+def open_model(study: Study, spec: ModelSpec, device: str | torch.device) -> Network:
+    """Return a model that is not yet fitted to the images."""
+    if ":" in spec.resolved:
+        importable(str(study.folder.resolve()))
+    with study.reporting(spec=spec):
+        names, size = study.images.names, study.execution.batch_size
+        return open_network(spec.resolved, names=names, device=device, batch_size=size)
 
 
-def _correct_places(inputs: StudyInputs, spec: ModelSpec, limit: int | None) -> list[int]:
-    """Return the positions of the first `limit` images that a model classifies correctly."""
-    study, model = inputs.study, inputs.model(spec)
-    images, labels = inputs.images.images, inputs.images.labels
-    size, places = trial_batch_size(model, study.execution.batch_size), list[int]()
-    for first in range(0, len(images), size):
-        if limit is not None and len(places) >= limit:
-            break
-        some = images[first : first + size]
-        batch = some[torch.arange(size) % len(some)].to(model.device, model.dtype)
-        try:
-            answers = model(model.sent(batch)).tolist()
-        except Exception as error:
-            failed = f"failed to classify the images: {in_a_line(error)}"
-            raise _unfit(study, spec, failed) from None
-        goals = (study.goal.for_label(label) for label in labels[first : first + size])
-        right = zip(answers, goals, strict=False)  # the rest is padding
-        places += [first + row for row, (answer, goal) in enumerate(right) if goal.flags(answer)]
-    return places[:limit]
-
-
-def _unfit(study: Study, spec: ModelSpec, what: str, remedy: str = "") -> InputError:
-    """Return the error for a model that classifies no image correctly."""
-    expected = f"a model that classifies some correctly, as {mention('correct_only')} is set"
-    error = InputError(f"the model {spec.name!r} {what}", expected=expected, remedy=remedy)
-    return study.about(error, ("models", study.models.index(spec), "source"))
+def find_device(study: Study) -> torch.device:
+    """Return the device of the study, after a test that it works."""
+    with study.reporting(("device",)):
+        return usable(study.device)

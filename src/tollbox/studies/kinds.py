@@ -1,27 +1,29 @@
 """Kinds of values in a study file: how each is read, checked and described.
 
-`read` refuses a value of the wrong kind with the line and the key; `check` refuses a value that was
-given in Python or on the command line. This module imports neither torch nor numpy.
+`read` returns the value of an item of the file, and refuses another type of value. `check` refuses
+a value that is out of range, wherever it was given: in the file, in Python or on the command line.
+This module imports neither torch nor numpy.
 """
 
 from __future__ import annotations
 
 import math
 import string
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..core.metric import norm_of
-from ..core.validation import check_whole, shown
+from ..core.validation import check_whole, require
 from ..data.classes import flagged_classes
-from ..data.resizing import LARGEST_SIDE, Side
+from ..data.resizing import Side
 from ..data.tables import LARGEST
 from ..data.user_code import is_function
 from ..errors import InputError
 from .toml import Item
 
+MODEL = "a model file, a name such as hf:microsoft/resnet-50, or module:function"
 DIGITS = 32
 """Number of hexadecimal digits of a content hash and of a digest of images."""
 
@@ -38,7 +40,9 @@ class Kind:
     words: str
     """What it is called on the reference page."""
     read: Callable[[Item], Any]
-    """Return the value of an item of the file; raise FileError if it is of another kind."""
+    """Return the value of an item; raise FileError if it is of another type."""
+    example: str
+    """A value as TOML writes it."""
     expected: str = ""
     """What it is called in messages."""
     check: Callable[[str, Any], None] = lambda *_: None
@@ -49,154 +53,137 @@ class Kind:
     """Whether every value is a whole number, so that an option takes no other."""
 
 
-NAME = Kind("text", Item.name)
-FLAG = Kind("true or false", Item.flag)
+FLAG = Kind("true or false", Item.flag, "true")
 
 
-def text(expected: str) -> Kind:
-    return Kind("text", lambda item: item.text(f"{expected}, in quotes"), expected)
+def called(example: str) -> Kind:
+    return Kind("text", Item.name, f'"{example}"')
 
 
-def number(expected: str = "a number") -> Kind:
-    return Kind("a number", lambda item: item.number(expected), expected)
+def text(example: str, expected: str) -> Kind:
+    return Kind("text", lambda item: item.text(f"{expected}, in quotes"), f'"{example}"', expected)
 
 
-def whole(least: int = -LARGEST, most: int = LARGEST) -> Kind:
-    highest = math.inf if most == LARGEST and least >= 0 else most
-    return Kind(
-        "a whole number",
-        lambda item: item.whole(least, most),
-        check=lambda name, value: check_whole(name, value, least, highest),
-        is_whole=True,
-    )
+def number(example: str, expected: str = "a number") -> Kind:
+    return Kind("a number", lambda item: item.number(expected), example, expected)
 
 
-def _cap(item: Item) -> float:
-    if item.value == math.inf:
-        return math.inf
-    return item.whole(1, expected="a whole number of 1 or more, or inf for no cap")
+def whole(example: str, least: int, most: float = math.inf) -> Kind:
+    check = partial(check_whole, least=least, most=most)
+    return Kind("a whole number", Item.whole, example, check=check, is_whole=True)
 
 
-CAP = Kind("a whole number, or inf", _cap, write=int, is_whole=True)
+def cap(example: str) -> Kind:
+    """Return a number of queries, answers or alarms; `Limits` and `Detection` check it."""
+
+    def read(item: Item) -> float:
+        expected = "a whole number of 1 or more, or inf for no cap"
+        return math.inf if item.value == math.inf else item.whole(expected)
+
+    return Kind("a whole number, or inf", read, example, write=int, is_whole=True)
 
 
-def choice(options: tuple[str, ...]) -> Kind:
-    listed = f"{', '.join(options[:-1])} or {options[-1]}"
-
-    def read(item: Item) -> str:
-        if (value := item.text(f"{listed}, in quotes")) not in options:
-            raise item.wrong(f"{listed}, in quotes")
-        return value
+def choice(example: str, options: Sequence[str]) -> Kind:
+    expected = f"{', '.join(options[:-1])} or {options[-1]}"
 
     def check(name: str, value: Any) -> None:
-        if value not in options:
-            raise InputError(f"is {shown(value)}", expected=listed, input=name)
+        require(value in options, name, value, expected)
 
-    return Kind("text", read, listed, check)
-
-
-def _norm(item: Item) -> Any:
-    try:
-        return norm_of(item.value)
-    except InputError as error:
-        raise item.wrong(error.expected) from None
+    return replace(text(example, expected), check=check)
 
 
-NORM = Kind("text", _norm)
-
-
-def file_path(expected: str, *kinds: str) -> Kind:
+def file_path(example: str, expected: str, *kinds: str) -> Kind:
     """Return a path from the folder of the study file, to a file or to one of `kinds`."""
-    return Kind("a path", lambda item: item.path(expected, kinds or ("file",)), expected)
+    read = partial(Item.path, expected=expected, kinds=kinds or ("file",))
+    return Kind("a path", read, f'"{example}"', expected)
 
 
-def images_path(expected: str) -> Kind:
-    """Return a path to a folder or file, or module:function, which has the form of a path."""
-
-    def read(item: Item) -> Path:
-        given = item.text(f"{expected}, as a path in quotes")
-        found = item.kind_at(item.source.folder / given)
-        exists = found in ("file", "folder") or (found == "nothing" and is_function(given))
-        if item.source.files and not exists:
-            raise item.missing(item.source.folder / given, expected)
-        return item.source.folder / given
-
-    return Kind("a path, or module:function", read, expected)
+def _images(item: Item) -> str:
+    """Return the path of a folder or file, or module:function, which has the form of a path."""
+    given = item.text(f"{IMAGES.expected}, in quotes")
+    if not is_function(given) or item.kind_at(item.source.folder / given) != "nothing":
+        item.path(IMAGES.expected, ("file", "folder"))
+    return given
 
 
-def per_channel(expected: str, allowed: Callable[[float], bool] = math.isfinite) -> Kind:
+IMAGES = Kind(
+    "a path, or module:function",
+    _images,
+    '"images"',
+    "a folder of images, an .npz file, or module:function",
+)
+
+
+def per_channel(example: str, expected: str, allowed: Callable[[float], bool]) -> Kind:
     """Return a number, or one for each channel; a single number is a tuple of one."""
 
     def read(item: Item) -> tuple[float, ...]:
-        several = isinstance(item.value, list)
-        each = item.entries("[0.5, 0.5, 0.5], or a number") if several else [item]
-        words = expected if several else f"{expected}, or a list of one per channel"
-        values = tuple(one.number(words) for one in each)
-        for one, value in zip(each, values, strict=True):
-            if not allowed(value):
+        each = item.entries("[0.5, 0.5, 0.5], or a number") if item.is_list else [item]
+        words = expected if item.is_list else f"{expected}, or a list of one per channel"
+        for one in each:
+            if not allowed(one.number(words)):
                 raise one.wrong(words)
-        return values
+        return tuple(float(one.value) for one in each)
 
     def write(values: tuple[float, ...]) -> Any:
         return values[0] if len(values) == 1 else values
 
-    return Kind("a number, or one for each channel", read, expected, write=write)
+    return Kind("a number, or one for each channel", read, example, expected, write=write)
 
 
-MEAN = per_channel("a finite number")
-STD = per_channel("a finite number above 0", lambda value: 0 < value < math.inf)
+MEAN = per_channel("[0.485, 0.456, 0.406]", "a finite number", math.isfinite)
+STD = per_channel(
+    "[0.229, 0.224, 0.225]", "a finite number above 0", lambda value: 0 < value < math.inf
+)
 
 
-def _side(item: Item) -> Side:
-    expected = f"a whole number from 1 to {LARGEST_SIDE}, or a list of height and width"
-    if not isinstance(item.value, list):
-        return item.whole(1, LARGEST_SIDE, expected)
-    if len(item.value) != 2:
-        raise item.wrong(expected)
-    height, width = (one.whole(1, LARGEST_SIDE) for one in item.entries("[224, 224]"))
-    return height, width
+def side(example: str) -> Kind:
+    """Return a length, or a height and a width; `Resizing` checks them."""
+
+    def read(item: Item) -> Side:
+        if not item.is_list:
+            return item.whole("a whole number, or a list of height and width")
+        return tuple(one.whole() for one in item.entries("[224, 224]"))  # type: ignore[return-value]
+
+    return Kind("a whole number, or height and width", read, example)
 
 
-SIDE = Kind("a whole number, or height and width", _side)
-
-
-def _digest(item: Item) -> str:
+def _check_digest(name: str, digest: str) -> None:
     expected = f"{DIGITS} hexadecimal digits, as the digest of the images is written"
-    if not is_hash(digest := item.text(expected).lower()):
-        raise item.wrong(expected)
-    return digest
+    require(is_hash(digest), name, digest, expected)
 
 
-DIGEST = Kind("text", _digest)
+DIGEST = Kind(
+    "text", lambda item: item.text().lower(), f'"{"0123456789abcdef" * 2}"', check=_check_digest
+)
 
 
 def _classes(item: Item) -> tuple[frozenset[int], Path | None]:
     """Return classes, and the file that lists them, if there is one."""
-    if isinstance(item.value, list):
-        return frozenset(one.whole(0) for one in item.entries("flagged = [151, 152]")), None
+    if item.is_list:
+        return frozenset(one.whole() for one in item.entries("flagged = [151, 152]")), None
     expected = "a list of classes, or a file with one in each line, as a path in quotes"
     file = item.source.folder / item.text(expected)
     return flagged_classes(file), file
 
 
-CLASSES = Kind("a path, or a list of classes", _classes)
+CLASSES = Kind("a path, or a list of classes", _classes, "[3, 5]")
 
 
-def _seeds(item: Item) -> tuple[int, ...]:
-    each = item.entries("seeds = [0, 1, 2]")
-    seeds = tuple(one.whole() for one in each)
+def _check_seeds(name: str, seeds: tuple[int, ...]) -> None:
     for place, seed in enumerate(seeds):
-        if seed in seeds[:place]:
-            raise each[place].error(f"seeds has {seed} twice: expected each once; leave one out.")
-    return seeds
-
-
-def _check_seeds(_: str, seeds: tuple[int, ...]) -> None:
-    for seed in seeds:
         check_whole("seed", seed, -LARGEST, LARGEST)
+        if seed in seeds[:place]:
+            twice = f"has {seed} twice"
+            raise InputError(twice, expected="each once", remedy="leave one out", input=name)
 
 
-SEEDS = Kind("a list of whole numbers", _seeds, check=_check_seeds)
+SEEDS = Kind(
+    "a list of whole numbers",
+    lambda item: tuple(one.whole() for one in item.entries("seeds = [0, 1, 2]")),
+    "[0, 1, 2]",
+    check=_check_seeds,
+)
 PRICE = (
     "a number that is 0 or more, inf, or the path of a CSV with the columns class and price, or "
     "flagged and price"
@@ -208,27 +195,19 @@ def _ratio(item: Item) -> float | str:
     if not isinstance(item.value, str):
         return item.number(PRICE)
     given = item.text(PRICE)
-    try:
-        float(given)
-    except ValueError:
-        if item.kind_at(item.source.folder / given) != "file":
-            raise item.missing(item.source.folder / given, PRICE) from None
-        return given
-    raise item.wrong(f"{PRICE}; write a number without quotes")
+    if item.is_quoted_number:
+        raise item.wrong(f"{PRICE}; write a number without quotes")
+    item.path(PRICE)
+    return given
 
 
-RATIO = Kind("a number, inf, or a path", _ratio, PRICE)
+RATIO = Kind("a number, inf, or a path", _ratio, "100", PRICE)
 
 
-def sources(expected: str) -> Kind:
-    """Return the items of one or more sources of models."""
-
-    def read(item: Item) -> tuple[Item, ...]:
-        several = isinstance(item.value, list)
-        return tuple(item.entries('["net.pt2", "other.pt2"]') if several else [item])
-
-    return Kind("text, or a list of texts", read, expected)
+def _each(item: Item) -> list[Item]:
+    return item.entries('["net.pt2", "other.pt2"]') if item.is_list else [item]
 
 
-PRICES = Kind("a list of numbers, paths and tables", lambda item: item)
-SURROGATE = Kind("text, a list of texts, or a table", lambda item: item)
+SOURCES = Kind("text, or a list of texts", _each, '"net.pt2"', MODEL)
+PRICES = Kind("a list of numbers, paths and tables", lambda item: item, "[1, 100]")
+SURROGATE = Kind("text, a list of texts, or a table", lambda item: item, '"net.pt2"')

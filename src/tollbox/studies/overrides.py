@@ -17,29 +17,35 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ..core.problem import Attack
 from ..data.tables import shortened
-from ..errors import InputError, UnknownNameError
+from ..errors import UnknownNameError
 from ..parts.registry import PARTS
 from .toml import Item
 
 PART = "part"
 """The key that replaces a part."""
+READERS: Mapping[type, Callable[[Item], Any]] = {
+    bool: Item.flag,
+    float: Item.number,
+    int: Item.whole,
+    str: Item.text,
+}
+"""How a field of a type is read; of several types, the first of these counts."""
 
 
-def overridden(attack: Attack, item: Item, other_keys: frozenset[str] = frozenset()) -> Attack:
+def overridden(attack: Attack, item: Item, other_keys: Collection[str] = ()) -> Attack:
     """Return the attack with the fields of a table changed; `other_keys` are not fields."""
     item.check_names({*_types(attack), *other_keys}, f"field of {type(attack).__name__}")
     changes = {name: one for name, one in item.table().items() if name not in other_keys}
-    result: Attack = _replaced(attack, changes)
-    return result
+    changed: Attack = _replaced(attack, changes)
+    return changed
 
 
 def _types(part: Any) -> dict[str, Any]:
-    """Return the annotation of each field."""
     hints = typing.get_type_hints(type(part))
     return {field.name: hints[field.name] for field in dataclasses.fields(part)}
 
@@ -49,16 +55,12 @@ def _replaced(part: Any, changes: Mapping[str, Item]) -> Any:
         return part
     kinds = _types(part)
     values = {k: _value(kinds[k], getattr(part, k), item) for k, item in changes.items()}
-    try:
+    first = next(iter(changes.values()))
+    with first.reporting({name: item.key for name, item in changes.items()}):
         return dataclasses.replace(part, **values)
-    except InputError as error:
-        first = next(iter(changes.values()))
-        keys = {name: item.key for name, item in changes.items()}
-        raise first.source.about(error, keys, first.key) from None
 
 
 def _value(kind: Any, current: Any, item: Item) -> Any:
-    """Return the value that the file gives for a field of a type."""
     if kind in PARTS:
         return _part(kind, current, item)
     if kind is Attack:
@@ -67,14 +69,9 @@ def _value(kind: Any, current: Any, item: Item) -> Any:
         return overridden(current, item)
     union = isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union
     members = typing.get_args(kind) if union else (kind,)
-    if bool in members:
-        return item.flag()
-    if float in members:
-        return item.number()
-    if int in members:
-        return item.whole()
-    if str in members:
-        return item.text()
+    for member, read in READERS.items():
+        if member in members:
+            return read(item)
     raise item.wrong("nothing here, since a study file cannot set this field; leave it out")
 
 

@@ -33,8 +33,8 @@ from ..engine.journal import Answered, History
 from ..errors import InputError, UnknownNameError
 from .fingerprint import attack_fingerprint, check_unchanged, recorded_study, surrogate_name
 from .grid import Grid, Place
+from .images import digest_of
 from .inputs import StudyInputs, load
-from .selection import digest_of
 from .status import StudyStatus
 from .store.codec import Trace, build_result, unpack_image
 from .store.connection import reading
@@ -77,7 +77,7 @@ class StudyResults(StudyStatus):
         super().__init__(folder)
         self.given_inputs = inputs
         self.study = recorded_study(self.record, files=False)
-        self.grid = Grid.of(self.study, len(self.images), self.record.kept)
+        self.grid = Grid(self.study, len(self.images), self.record.kept)
 
     # -- tables -----------------------------------------------------------------------------------
 

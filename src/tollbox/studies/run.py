@@ -28,11 +28,10 @@ from .coordinator import Coordinator, open_stores
 from .create import WHOLE, Part, create, holds
 from .events import Options, Outcome, Tell
 from .fingerprint import recorded_study
-from .inputs import StudyInputs, load
+from .inputs import StudyInputs, find_device, load
 from .job import Loader, WorkerJob
 from .ray import RayPool, RayWorkers
 from .results import StudyResults
-from .sources import find_device
 from .store.store import Store, read_record, shard_paths
 from .study import Study
 from .supervisor import Supervisor

@@ -33,12 +33,12 @@ from ..data.price_tables import prices_from
 from ..data.resizing import Resizing
 from ..data.tables import kind_of
 from ..data.user_code import is_function, named_by_file
-from ..errors import InputError
+from ..errors import FileError, InputError
 from ..models.registry import file_of, is_model_name, located, misspelt, short_name
-from . import schema
+from . import kinds, schema
+from .images import read_list
 from .overrides import overridden
-from .schema import IMAGES, LIMITS, MODEL, find, keys, placed, written
-from .selection import read_list
+from .schema import LIMITS, find, keys, placed, written
 from .toml import Item, shown
 
 
@@ -71,33 +71,30 @@ class ImagesSpec(schema.ImagesTable):
         table = item.table()
         source = table["path"].value if "path" in table else ""
         if "labels" in table and isinstance(source, str) and cls.of(source).function is not None:
-            raise table["labels"].error(
-                f"images.labels is given, but images.path is {shown(source)}, a function: it "
-                "returns the labels with the images; leave images.labels out."
+            raise _no_labels(table, "a function: it returns the labels with the images")
+        values, items = schema.read(cls, item)
+        with placed(cls, item):
+            spec = cls.of(values.pop("path"), folder=item.source.folder, **values)
+        if not item.source.files:
+            return spec
+        is_file = items["path"].kind_at(spec.path) == "file"
+        if is_file and spec.path.suffix.lower() in SUFFIXES:
+            raise items["path"].error(
+                f"images.path is {shown(source)}, a single image: expected "
+                f"{kinds.IMAGES.expected}; put it into a folder, with a CSV of labels next to it."
             )
-        values, items = schema.read(schema.ImagesTable, item)
-        del values["path"]
-        with placed(schema.ImagesTable, item):
-            spec = cls.of(items["path"].value, folder=item.source.folder, **values)
-        if item.source.files:
-            spec._check_files(items)
+        if is_file and spec.labels is not None:
+            raise _no_labels(items, "which is not a folder: an .npz file has its labels inside")
+        if spec.listed is not None:
+            read_list(spec.listed)
         return spec
 
-    def _check_files(self, items: Mapping[str, Item]) -> None:
-        """Raise FileError unless there are several images, and `labels` only for a folder."""
-        path, kind = items["path"], items["path"].kind_at(self.path)
-        if kind == "file" and self.path.suffix.lower() in SUFFIXES:
-            raise path.error(
-                f"images.path is {shown(path.value)}, a single image: expected {IMAGES}; put it "
-                "into a folder, with a CSV of labels next to it."
-            )
-        if self.labels is not None and kind != "folder":
-            raise items["labels"].error(
-                f"images.labels is given, but images.path is {shown(path.value)}, which is not a "
-                "folder: an .npz file has its labels inside; leave images.labels out."
-            )
-        if self.listed is not None:
-            read_list(self.listed)
+
+def _no_labels(items: Mapping[str, Item], why: str) -> FileError:
+    path = shown(items["path"].value)
+    return items["labels"].error(
+        f"images.labels is given, but images.path is {path}, {why}; leave images.labels out."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,17 +105,15 @@ class ModelSpec(schema.ModelTable):
     """The source as it is found from the current folder."""
 
     @classmethod
-    def of(
-        cls, source: str, *, folder: Path = Path(), name: str = "", **settings: Any
-    ) -> ModelSpec:
+    def of(cls, source: str, *, folder: Path = Path(), **settings: Any) -> ModelSpec:
         """Make it from a file, relative to `folder`, or a name of a model, and its other fields."""
         resolved, file = _resolved(source, folder, "model")
-        name = name or (short_name(source) if file is None else file.stem)
+        name = settings.pop("name", "") or (short_name(source) if file is None else file.stem)
         return cls(source=source, name=name, resolved=resolved, **settings)
 
     @classmethod
     def read(cls, item: Item) -> ModelSpec:
-        values, items = schema.read(schema.ModelTable, item)
+        values, items = schema.read(cls, item)
         _check_source(items["source"])
         return cls.of(values.pop("source"), folder=item.source.folder, **values)
 
@@ -133,7 +128,7 @@ def _resolved(source: str, folder: Path, input: str) -> tuple[str, Path | None]:
 
 def _check_source(item: Item) -> str:
     """Return the source of a model; raise FileError unless its file, if it has one, exists."""
-    source, folder = item.text(f"{MODEL}, in quotes"), item.source.folder
+    source, folder = item.text(f"{kinds.MODEL}, in quotes"), item.source.folder
     path: Path | None = folder / source
     if item.kind_at(folder / source) == "nothing":
         if is_model_name(source):
@@ -141,7 +136,7 @@ def _check_source(item: Item) -> str:
         elif (error := misspelt(source)) is not None:
             raise item.source.about(error, {"model": item.key})
     if item.source.files and path is not None and item.kind_at(path) != "file":
-        raise item.missing(path, MODEL)
+        raise item.missing(path, kinds.MODEL)
     return source
 
 
@@ -161,12 +156,8 @@ class SurrogateSpec(schema.SurrogateTable):
     @classmethod
     def read(cls, item: Item) -> SurrogateSpec:
         """Read a source, a list of sources, or a table with either."""
-        if not isinstance(item.value, dict):
-            values: dict[str, Any] = {
-                "sources": find(schema.SurrogateTable, "source").kind.read(item)
-            }
-        else:
-            values, _ = schema.read(schema.SurrogateTable, item)
+        is_table = isinstance(item.value, dict)
+        values = schema.read(cls, item)[0] if is_table else {"sources": kinds.SOURCES.read(item)}
         sources = [_check_source(one) for one in values.pop("sources")]
         return cls.of(*sources, folder=item.source.folder, **values)
 
@@ -184,20 +175,16 @@ class AttackSpec(schema.AttackTable):
     @classmethod
     def of(cls, name: str, surrogate: SurrogateSpec | None = None) -> AttackSpec:
         """Make it from an unchanged preset."""
-        preset = described(name.lower(), surrogate is not None)
-        name = preset.name
-        return cls(preset=name, name=name, surrogate=surrogate, attack=preset.attack)
+        found = described(name.lower(), surrogate is not None)
+        return cls(preset=found.name, name=found.name, surrogate=surrogate, attack=found.attack)
 
     @classmethod
     def read(cls, item: Item) -> AttackSpec:
         values, items = schema.read(schema.AttackTable, item, others=True)
         preset, surrogate = values["preset"].lower(), items.get("surrogate")
-        try:
+        with items["preset"].reporting({"surrogate": (*item.key, "surrogate")}):
             attack = described(preset, surrogate is not None).attack
-        except InputError as error:
-            found = {"surrogate": (*item.key, "surrogate")}
-            raise item.source.about(error, found, items["preset"].key, item.key) from None
-        own = frozenset(each.name for each in keys(schema.AttackTable))
+        own = {each.name for each in keys(schema.AttackTable)}
         return cls(
             preset=preset,
             name=values.get("name", preset),
@@ -244,8 +231,7 @@ class Tariff:
             prices = prices_from(str(file) if price.strip() else price)
             return cls(name or file.stem, prices, Limits(**limits), file)
         if not price >= 0:
-            expected = find(schema.PriceTable, "ratio").kind.expected
-            raise InputError(f"is {price:g}", expected=expected, input="price")
+            raise InputError(f"is {price:g}", expected=kinds.PRICE, input="price")
         prices = Prices.flagged_only() if math.isinf(price) else Prices(source=price)
         return cls(name or f"{price:g}", prices, Limits(**limits))
 
@@ -255,20 +241,16 @@ class Tariff:
         entry = {"ratio": item}
         if isinstance(item.value, dict):
             _, entry = schema.read(schema.PriceTable, item)
-        given = {
-            each.field: each.kind.read(items[each.name])
-            for each in keys(schema.PriceTable)
-            if each.name in (items := {**top, **entry} if each.name in LIMITS else entry)
-        }
+        items = {name: top[name] for name in LIMITS if name in top} | entry
+        given = schema.read_given(schema.PriceTable, items)
         price = given.pop("ratio")
+        name = given.pop("name", Path(price).stem if isinstance(price, str) else f"{price:g}")
         try:
-            return cls.of(price, folder=item.source.folder, **given)
+            return cls.of(price, name=name, folder=item.source.folder, **given)
         except InputError as error:
-            found = {name: one.key for name, one in {**top, **entry}.items() if name in LIMITS}
-            found["price"] = entry["ratio"].key
+            found = {"price": entry["ratio"].key, **{name: one.key for name, one in items.items()}}
             if error.input != "price":
-                default = Path(price).stem if isinstance(price, str) else f"{price:g}"
-                error = error.placed(f"the price {given.get('name', default)!r}")
+                error = error.placed(f"the price {name!r}")
             raise item.source.about(error, found, item.key) from None
 
     def values(self) -> dict[str, Any]:
@@ -276,10 +258,8 @@ class Tariff:
         if self.file is None and self.prices == Prices.flagged_only():
             ratio = math.inf
         elif self.file is None and self.prices != Prices(source=self.prices.source):
-            raise InputError(
-                f"the price {self.name!r} is {self.prices!r}",
-                expected="c*, or prices from a CSV file",
-            )
+            given = f"the price {self.name!r} is {self.prices!r}"
+            raise InputError(given, expected="c*, or prices from a CSV file")
         return written(schema.PriceTable, {"ratio": ratio, "name": self.name, **vars(self.limits)})
 
 
@@ -304,8 +284,8 @@ class GoalSpec(schema.GoalTable):
 
     @classmethod
     def read(cls, item: Item) -> GoalSpec:
-        with placed(schema.GoalTable, item):
-            values, _ = schema.read(schema.GoalTable, item)
+        with placed(cls, item):
+            values, _ = schema.read(cls, item)
             flagged, file = values.pop("flagged", (None, None))
             return cls(**values, flagged=flagged, flagged_file=file)
 
@@ -320,7 +300,7 @@ class DetectorSpec(schema.DetectorTable):
 
     def __post_init__(self) -> None:
         if not is_function(self.source):
-            expected = find(schema.DetectorTable, "source").kind.expected
+            expected = find(DetectorSpec, "source").kind.expected
             unknown = InputError(f"is {self.source!r}", expected=expected, input="detector")
             raise named_by_file(self.source, "detector") or unknown
         self.terms  # noqa: B018  raises if the price or the limit is wrong
@@ -332,22 +312,21 @@ class DetectorSpec(schema.DetectorTable):
 
     @classmethod
     def read(cls, item: Item) -> DetectorSpec:
-        with placed(schema.DetectorTable, item, detector=(*item.key, "source")):
-            return cls(**schema.read(schema.DetectorTable, item)[0])
+        with placed(cls, item, detector=(*item.key, "source")):
+            return cls(**schema.read(cls, item)[0])
 
 
 def read_each(read_one: Callable[[Item], Any], item: Item, example: str) -> tuple[Any, ...]:
     """Read a list of tables; raise FileError if two of them have the same name."""
-    each = item.entries(example)
-    found: dict[str, Any] = {}
-    for place, one in enumerate(each):
-        spec = read_one(one)
-        if spec.name in found:
-            what, first = item.key[0], list(found).index(spec.name) + 1
-            raise one.error(
-                f"number {first} and number {place + 1} of {what} are both called {spec.name!r}: "
-                f"expected names that differ; give one of them its own, as name = "
-                f'"{spec.name}-2" in [[{what}]], or leave one out.'
-            )
-        found[spec.name] = spec
-    return tuple(found.values())
+    specs: list[Any] = []
+    for one in item.entries(example):
+        name = (spec := read_one(one)).name
+        for first, other in enumerate(specs, 1):
+            if other.name == name:
+                raise one.error(
+                    f"number {first} and number {len(specs) + 1} of {item.key[0]} are both called "
+                    f"{name!r}: expected names that differ; give one of them its own, as name = "
+                    f'"{name}-2" in [[{item.key[0]}]], or leave one out.'
+                )
+        specs.append(spec)
+    return tuple(specs)

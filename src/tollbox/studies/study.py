@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,8 @@ import torch
 from ..core.execution import Execution
 from ..core.metric import Metric, check_made_for, norm_of
 from ..data.tables import path_of
-from ..errors import InputError
-from .schema import ARRAYS, LIMITS, TABLES, ModelTable, StudyTable, find, keys, written
+from ..errors import InputError, mention
+from .schema import ARRAYS, LIMITS, TABLES, ModelTable, StudyTable, find, keys, read_given, written
 from .specs import AttackSpec, DetectorSpec, GoalSpec, ImagesSpec, ModelSpec, Tariff, read_each
 from .toml import Item, Key, Source, parsed, read_text
 
@@ -90,17 +91,20 @@ KEYS: Mapping[str, Key] = {
     "detector": ("detector", "source"),
 }
 """The key that an argument comes from, by the argument's name."""
-MODEL_KEYS: Mapping[str, Key] = {
-    "model": ("source",),
-    **{each.name: (each.name,) for each in keys(ModelTable)},
-}
+MODEL_KEYS = {"model": ("source",), **{each.name: (each.name,) for each in keys(ModelTable)}}
 """The same within a table of [[models]]."""
-ATTACK_KEYS: Mapping[str, Key] = {
+SURROGATE_INPUTS = {
+    **dict.fromkeys(("model", "network"), "surrogate"),
+    "mean": "surrogate_mean",
+    "std": "surrogate_std",
+}
+"""Arguments of the loader, as they are called if it loads a surrogate."""
+ATTACK_KEYS = {
     "surrogate": ("surrogate",),
     "surrogate_mean": ("surrogate", "mean"),
     "surrogate_std": ("surrogate", "std"),
 }
-"""The same within a table of [[attacks]]."""
+"""The keys of these within a table of [[attacks]]."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,60 +113,46 @@ class Study:
 
     name: str
     images: ImagesSpec
-    models: tuple[ModelSpec, ...]
-    attacks: tuple[AttackSpec, ...]
-    tariffs: tuple[Tariff, ...]
-    seeds: tuple[int, ...] = (0,)
+    models: Sequence[ModelSpec]
+    attacks: Sequence[AttackSpec]
+    tariffs: Sequence[Tariff]
+    seeds: Sequence[int] = (0,)
     goal: GoalSpec = field(default_factory=GoalSpec)
     norm: Metric = Metric.L2
-    """Norm that distances are measured in."""
     device: str | None = None
     execution: Execution = field(default_factory=Execution)
     charge_clean: bool = True
     keep_images: bool = False
-    """Whether the final adversarial images are kept."""
     detector: DetectorSpec | None = None
-    """Detector that sees the queries of all cells."""
     folder: Path = Path()
     """Folder that relative paths start from."""
     where: str = "a study made in memory"
     """Name of the study in messages: the path as the user typed it."""
     text: str = ""
-    """The text of its file, or what `study_text` writes."""
+    """The text of its file. That of a study made in memory is written (`study_text`)."""
     in_memory: bool = field(default=False, compare=False)
-    """Whether it was made by `of`, so that messages do not refer to lines and keys of its text."""
+    """Whether its text was written, so that messages do not refer to lines and keys of it."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "norm", norm_of(self.norm))
+        checked: dict[str, Any] = {"norm": norm_of(self.norm)}
+        for name in ("models", "attacks", "tariffs", "seeds"):
+            checked[name] = tuple(getattr(self, name))
+        vars(self).update(checked, in_memory=self.in_memory or not self.text)
         find(StudyTable, "seeds").kind.check("seeds", self.seeds)
+        with self.reporting():
+            if self.execution.metered and self.images.correct_only:
+                both = f"and {mention('metered')} are both set: the images are classified without "
+                both += "charge, and a metered model bills every row"
+                remedy = "leave one out, and list images that the model classifies correctly"
+                raise InputError(both, remedy=remedy, input="correct_only")
         detection = None if self.detector is None else self.detector.terms
-        for tariff in self.tariffs if detection is not None else ():
-            try:
+        for tariff in self.tariffs:
+            with self.reporting(("detector", "alarm_price"), tariff):
                 tariff.limits.check(tariff.prices, detection)
-            except InputError as error:
-                placed = error.placed(f"the price {tariff.name!r}")
-                raise self.about(placed, ("detector", "alarm_price")) from None
         for spec in self.attacks:
-            try:
+            with self.reporting(spec=spec):
                 check_made_for(spec.attack, self.norm)
-            except InputError as error:
-                raise self.about(error, spec=spec) from None
-
-    @classmethod
-    def of(
-        cls,
-        *,
-        models: Sequence[ModelSpec],
-        attacks: Sequence[AttackSpec],
-        tariffs: Sequence[Tariff],
-        seeds: Sequence[int] = (0,),
-        **settings: Any,
-    ) -> Study:
-        """Make a study in memory; `settings` are the other fields. A store keeps its text."""
-        lists = {"models": models, "attacks": attacks, "tariffs": tariffs, "seeds": seeds}
-        tuples: dict[str, Any] = {name: tuple(values) for name, values in lists.items()}
-        study = cls(**tuples, **settings, in_memory=True)
-        return replace(study, text=study_text(study))
+        vars(self).update(text=self.text or study_text(self))
 
     @classmethod
     def from_toml(cls, path: str | Path, *, files: bool = True) -> Study:
@@ -179,19 +169,14 @@ class Study:
         for name, example in REQUIRED.items():
             if name not in top:
                 raise source.error((), f"there is no {name}: expected {example}; add it.")
-        values: dict[str, Any] = {"name": Path(where).stem or "study"}
-        for each in keys(StudyTable):
-            if each.name in top:
-                values[each.field] = each.kind.read(top[each.name])
+        values = {"name": Path(where).stem or "study", **read_given(StudyTable, top)}
         for name in ("prices", *LIMITS):  # which belong to the tariffs
             values.pop(name, None)
         if "device" in top:
             _check_device(top["device"])
         options = {each.name for each in fields(Execution)} & set(values)
-        try:
+        with Item(source, ("metered",), None).reporting(KEYS):
             execution = Execution(**{name: values.pop(name) for name in options})
-        except InputError as error:
-            raise source.about(error, KEYS, ("metered",)) from None
         return cls(
             text=text,
             where=where,
@@ -217,35 +202,43 @@ class Study:
         """The text, to report where in it something is wrong."""
         return Source(self.where, self.text)
 
-    def about(
-        self, error: InputError, otherwise: Key = (), spec: ModelSpec | AttackSpec | None = None
-    ) -> InputError:
-        """Return an error about an argument as one about the key of this study it comes from.
+    @contextmanager
+    def reporting(
+        self, otherwise: Key = (), spec: ModelSpec | AttackSpec | Tariff | None = None
+    ) -> Iterator[None]:
+        """While entered, report an InputError about an argument at the key that it comes from.
 
-        It is at the key `otherwise` if it comes from none. `spec` is the model or attack that it
-        concerns.
+        It is at the key `otherwise` if it comes from none. `spec` is the model, attack or price
+        that it concerns.
         """
-        if self.in_memory:
-            return error
-        if spec is None:
-            return self.source.about(error, KEYS, otherwise)
-        kind, specs, own, first = (
-            ("model", self.models, MODEL_KEYS, "source")
-            if isinstance(spec, ModelSpec)
-            else ("attack", self.attacks, ATTACK_KEYS, "surrogate")
-        )
-        table = (f"{kind}s", specs.index(spec))
-        found = {**KEYS, **{name: (*table, *key) for name, key in own.items()}}
-        named = error.placed(f"the {kind} {spec.name!r}")
-        return self.source.about(named, found, (*table, first), table)
+        table: Key = ()
+        found, subject = dict(KEYS), ""
+        try:
+            yield
+        except InputError as error:
+            if isinstance(spec, Tariff):
+                error = error.placed(f"the price {spec.name!r}")
+            elif isinstance(spec, AttackSpec):
+                error = error.renamed(SURROGATE_INPUTS)
+                table, subject = ("attacks", self.attacks.index(spec)), f"the attack {spec.name!r}"
+                otherwise = (*table, "surrogate")
+                found |= {name: (*table, *key) for name, key in ATTACK_KEYS.items()}
+            elif spec is not None:
+                table, subject = ("models", self.models.index(spec)), f"the model {spec.name!r}"
+                otherwise = (*table, "source")
+                found |= {name: (*table, *key) for name, key in MODEL_KEYS.items()}
+            if self.in_memory:
+                raise error from None
+            error = error.placed(subject) if subject else error
+            raise self.source.about(error, found, otherwise, table) from None
 
 
 def _check_device(item: Item) -> None:
     """Raise FileError unless torch knows the kind of device; it need not be present."""
-    expected = find(StudyTable, "device").kind.expected
     try:
         kind = torch.device(item.value).type
     except RuntimeError:
-        raise item.wrong(expected) from None
-    if kind == "meta":
-        raise item.wrong(f"a device that holds numbers: {expected}")
+        kind = ""
+    if kind in ("", "meta"):
+        expected = find(StudyTable, "device").kind.expected
+        raise item.wrong(f"a device that holds numbers: {expected}" if kind else expected)

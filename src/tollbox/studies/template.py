@@ -36,16 +36,13 @@ class Template:
     """What is known of the study; the rest is left to be filled in."""
 
     file: str
-    """Name of the file, for the commands at its top."""
     top: Mapping[str, Any] = field(default_factory=dict)
     images: Mapping[str, Any] = field(default_factory=lambda: {"path": Path("images")})
     """Keys of [images]; paths are from the file's folder."""
     model: Mapping[str, Any] = field(default_factory=lambda: {"source": Path("model.pt2")})
     about_images: str = "To be filled in: your own folder or file."
-    """Comment on the images."""
     about_model: str = "To be filled in: your own model."
     digest: str | None = None
-    """Digest of the images, for a comment."""
 
     @property
     def text(self) -> str:
@@ -80,7 +77,7 @@ class Template:
             yield from ("[[attacks]]", f"{line:{COLUMN}}# {why}", "")
         yield from ("# [[attacks]]", '# preset = "a-cgba"')
         name = find(ALL["attacks"], "name")
-        yield f"{f'# name = {name.example}':{COLUMN}}# {name.help}"
+        yield f"{f'# name = {name.kind.example}':{COLUMN}}# {name.help}"
         yield f"{'# estimate.delta = 0.5':{COLUMN}}# Any field of its parts can be changed."
         for table in ("goal", "detector"):
             about = (ALL[table].__doc__ or "").partition(": ")[2]
@@ -96,7 +93,7 @@ def table_lines(
         value = values.get(each.name)
         text = f"{each.name} = {'' if value is None else toml_value(value, Path())}"
         if value is None:
-            text = f"# {text}{(examples or {}).get(each.name, each.example)}"
+            text = f"# {text}{(examples or {}).get(each.name, each.kind.example)}"
         line = f"{text:{COLUMN - 2}}  # {each.help}"
         if len(line) <= WIDTH:
             yield line
@@ -104,11 +101,9 @@ def table_lines(
             yield from (*_comment(each.help), text)
 
 
-def _comment(text: str) -> Iterator[str]:
-    """Return a text as lines of a comment."""
-    yield from textwrap.wrap(
-        _plain(text), WIDTH, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False
-    )
+def _comment(text: str) -> list[str]:
+    lines = textwrap.wrap(_plain(text), WIDTH - 2, break_on_hyphens=False)
+    return [f"# {line}" for line in lines]
 
 
 def _plain(text: str) -> str:

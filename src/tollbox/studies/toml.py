@@ -6,19 +6,20 @@
 3. An unknown key is refused with the closest known key. A key of the top of the file that is found
    inside a table is reported as such, since everything after a [table] belongs to that table.
 
-`tomllib` returns values without their lines. The scanner here walks over a text that `tomllib` has
-accepted, so it never refuses anything. A key that it does not find has no line in messages.
+`tomllib` returns values without their lines. The line of a key is the first one after which the
+text, cut there and completed, has the key (`line_of`). A key that is not found has no line.
 """
 
 from __future__ import annotations
 
+import bisect
 import contextlib
+import itertools
 import math
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,105 +29,42 @@ from ..errors import FileError, InputError, UnknownNameError
 Key = tuple[str | int, ...]
 """Names of tables and keys, and positions in lists from 0 on: ("attacks", 1, "search", "tau")."""
 
-_TOKEN = re.compile(
-    r"""
-    (?P<skip>   [ \t\r]+ | \#[^\n]* )
-  | (?P<line>   \n )
-  | (?P<string> \"{3} (?:\\.|[^\\])*? \"{3,5}
-              | '{3} .*? '{3,5}
-              | \" (?:\\.|[^\"\\\n])* \"
-              | ' [^'\n]* ' )
-  | (?P<mark>   [\[\]{}=,.] )
-  | (?P<bare>   [A-Za-z0-9_-]+ )
-  | (?P<other>  . )
-    """,
-    re.VERBOSE | re.DOTALL,
-)
+MOST_NESTED = 3
+"""Maximum number of lists and inline tables around each other that may end on a later line."""
+CLOSINGS = [
+    f"\n{quotes}\n{''.join(brackets)}"
+    for depth in range(MOST_NESTED + 1)
+    for quotes in ("", '"""', "'''")
+    for brackets in itertools.product("]}", repeat=depth)
+]
+"""Texts that may complete a TOML text that was cut after a line."""
 
 
-def key_lines(text: str) -> dict[Key, int]:
-    """Return the line, counted from 1, of each key, table and list entry of a TOML text."""
-    scanner = _Scanner(text)
-    with contextlib.suppress(RecursionError, IndexError):  # nested too deeply, or cut short
-        scanner.scan()
-    return scanner.lines
+def line_of(text: str, key: Key) -> int | None:
+    """Return the line, counted from 1, of a key, table or list entry of a TOML text, if any."""
+    lines = text.split("\n")
+
+    def found(count: int) -> bool:
+        return _has(_parsed_start("\n".join(lines[:count])), key)
+
+    line = bisect.bisect_left(range(len(lines) + 1), True, key=found)
+    return line if line <= len(lines) else None
 
 
-class _Scanner:
-    def __init__(self, text: str) -> None:
-        self.lines: dict[Key, int] = {}
-        self._tokens: list[tuple[str, str, int]] = []  # (kind, text, line), the next one last
-        line = 1
-        for match in _TOKEN.finditer(text):
-            if match.lastgroup != "skip":
-                self._tokens.append((match.lastgroup or "", match[0], line))
-            line += match[0].count("\n")
-        self._tokens.reverse()
+def _parsed_start(text: str) -> dict[str, Any]:
+    for closing in CLOSINGS:
+        with contextlib.suppress(tomllib.TOMLDecodeError):
+            return tomllib.loads(text + closing)
+    return {}
 
-    def scan(self) -> None:
-        table: Key = ()
-        counts: dict[Key, int] = {}  # number of tables of each [[array]] up to here
-        while self._tokens:
-            kind, text, line = self._tokens[-1]
-            if kind == "line":
-                self._tokens.pop()
-            elif text == "[":
-                self._tokens.pop()
-                double = self._tokens[-1][1] == "["
-                if double:
-                    self._tokens.pop()
-                names, table = self._names(), ()
-                del self._tokens[-1 - double :]
-                for place, name in enumerate(names, 1):
-                    table = (*table, name)
-                    if double and place == len(names):
-                        counts[table] = counts.get(table, 0) + 1
-                    if table in counts:  # of an array, the last table
-                        table = (*table, counts[table] - 1)
-                self._record(table, line)
-            else:
-                self._pair(table)
 
-    def _names(self) -> list[str]:
-        names = []
-        while True:
-            kind, text, _ = self._tokens.pop()
-            names.append(tomllib.loads(f"key = {text}")["key"] if kind == "string" else text)
-            if self._tokens[-1][1] != ".":
-                return names
-            self._tokens.pop()
-
-    def _pair(self, table: Key) -> None:
-        line = self._tokens[-1][2]
-        key: Key = (*table, *self._names())
-        self._tokens.pop()  # the =
-        self._record(key, line)
-        self._value(key)
-
-    def _value(self, key: Key) -> None:
-        opening = self._tokens[-1][1]
-        if opening not in ("[", "{"):
-            while self._tokens and self._tokens[-1][0] != "line":
-                if self._tokens[-1][:2] in (("mark", ","), ("mark", "]"), ("mark", "}")):
-                    return
-                self._tokens.pop()
-            return
-        self._tokens.pop()
-        count = 0
-        while (token := self._tokens[-1])[1] not in ("]", "}"):
-            if token[0] == "line" or token[1] == ",":
-                self._tokens.pop()
-            elif opening == "{":
-                self._pair(key)
-            else:
-                self._record((*key, count), token[2])
-                self._value((*key, count))
-                count += 1
-        self._tokens.pop()
-
-    def _record(self, key: Key, line: int) -> None:
-        for length in range(1, len(key) + 1):
-            self.lines.setdefault(key[:length], line)
+def _has(values: Any, key: Key) -> bool:
+    try:
+        for name in key:
+            values = values[name]
+    except (KeyError, IndexError, TypeError):
+        return False
+    return True
 
 
 MOST_BYTES = 1 << 20
@@ -224,14 +162,12 @@ def table_name(key: Key) -> str:
 
 def shown(value: Any) -> str:
     """Return a value as TOML writes it, short enough for a message."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
     if isinstance(value, str):
         return repr(shortened(value))
     if isinstance(value, int) and value.bit_length() > 64:
         return f"an integer of {value.bit_length()} bits"
     if isinstance(value, int | float):
-        return f"{value}"
+        return str(value).lower()  # true, not True
     if isinstance(value, list):
         return "a list" if value else "an empty list"
     return "a table" if isinstance(value, dict) else "a date or time"
@@ -250,16 +186,12 @@ class Source:
     files: bool = True
     """Whether the files that it names must exist."""
 
-    @cached_property
-    def lines(self) -> Mapping[Key, int]:
-        return key_lines(self.text)
-
     def error(self, key: Key, message: str) -> FileError:
         """Return an error at the line of a key, or of the closest table around it."""
-        while key and key not in self.lines:
+        line = None
+        while key and (line := line_of(self.text, key)) is None:
             key = key[:-1]
-        place = f"{self.where}, line {self.lines[key]}" if key else self.where
-        return FileError(message, where=place)
+        return FileError(message, where=self.where + ("" if line is None else f", line {line}"))
 
     def about(
         self, error: InputError, keys: Mapping[str, Key], otherwise: Key = (), table: Key = ()
@@ -291,6 +223,16 @@ class Item:
     def error(self, message: str) -> FileError:
         return self.source.error(self.key, message)
 
+    @contextlib.contextmanager
+    def reporting(self, keys: Mapping[str, Key]) -> Iterator[None]:
+        """While entered, report an InputError without a place at its key among `keys`, or here."""
+        try:
+            yield
+        except InputError as error:
+            if error.where:
+                raise
+            raise self.source.about(error, keys, self.key) from None
+
     def text(self, expected: str = "text in quotes") -> str:
         if not isinstance(self.value, str) or not self.value.strip():
             raise self.wrong(expected)
@@ -311,30 +253,26 @@ class Item:
 
     def number(self, expected: str = "a number") -> float:
         """Return any number except NaN; it may be infinite."""
-        if isinstance(self.value, bool) or not isinstance(self.value, int | float):
-            raise self.wrong(expected + self._unquote())
         try:
-            value = float(self.value)
+            value = float(self._numeric(int | float, expected))
         except OverflowError:
             raise self.wrong(f"{expected}; this is more than a float can hold") from None
         if math.isnan(value):
             raise self.wrong(expected)
         return value
 
-    def whole(self, least: int = -LARGEST, most: int = LARGEST, expected: str = "") -> int:
-        """Return a whole number from `least` to `most`."""
-        if not expected:
-            expected = f"a whole number from {least} to {most}"
-            if most == LARGEST:
-                expected = "a whole number"
-                expected += f" of {least} or more" if least > -LARGEST else " of at most 64 bits"
-        if isinstance(self.value, bool) or not isinstance(self.value, int):
-            if isinstance(self.value, float) and self.value.is_integer():
-                expected += f"; write {self.value:.0f}"
-            raise self.wrong(expected + self._unquote())
-        if not least <= self.value <= most:
-            beyond = least != -LARGEST and self.value > LARGEST
-            raise self.wrong(f"{expected}, of at most 64 bits" if beyond else expected)
+    def whole(self, expected: str = "a whole number") -> int:
+        if isinstance(self.value, float) and self.value.is_integer():
+            raise self.wrong(f"{expected}; write {self.value:.0f}")
+        value: int = self._numeric(int, expected)
+        if abs(value) > LARGEST:
+            raise self.wrong(f"{expected}, of at most 64 bits")
+        return value
+
+    def _numeric(self, kind: Any, expected: str) -> Any:
+        if isinstance(self.value, bool) or not isinstance(self.value, kind):
+            quoted = "; write it without quotes" if self.is_quoted_number else ""
+            raise self.wrong(expected + quoted)
         return self.value
 
     def path(self, expected: str, kinds: tuple[str, ...] = ("file",)) -> Path:
@@ -345,14 +283,12 @@ class Item:
         return path
 
     def kind_at(self, path: Path) -> str:
-        """Return what is at a path that this item gives."""
         try:
             return kind_of(path, "it")
         except FileError as error:
             raise self.error(f"{spelled(self.key)} is {shown(self.value)}: {error}") from None
 
     def missing(self, path: Path, expected: str) -> FileError:
-        """Return the error for a path at which something else was expected."""
         what = {"nothing": "does not exist", "folder": "is a folder"}
         return self.error(
             f"{spelled(self.key)} is {shown(self.value)}: {path} "
@@ -377,21 +313,23 @@ class Item:
     def check_names(self, known: Iterable[str], kind: str) -> None:
         """Raise for the first name of this table that is unknown; `kind` says what it names."""
         names = frozenset(known)
-        for name in self.value:
-            if name in names:
-                continue
-            key = (*self.key, name)
+        for name in (each for each in self.value if each not in names):
+            message = str(UnknownNameError(kind, shortened(name), names))
             if self.key and name in self.source.top:
-                raise self.source.error(
-                    key,
+                message = (
                     f"{name} stands in {table_name(self.key)}: expected it at the top of the "
-                    "file; move it before the first [table].",
+                    "file; move it before the first [table]."
                 )
-            raise self.source.error(key, str(UnknownNameError(kind, shortened(name), names)))
+            raise self.source.error((*self.key, name), message)
 
-    def _unquote(self) -> str:
+    @property
+    def is_list(self) -> bool:
+        return isinstance(self.value, list)
+
+    @property
+    def is_quoted_number(self) -> bool:
         try:
             float(self.value if isinstance(self.value, str) else "")
         except ValueError:
-            return ""
-        return "; write it without quotes"
+            return False
+        return True
