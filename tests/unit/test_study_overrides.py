@@ -251,7 +251,7 @@ def test_every_part_can_take_the_place_of_its_kind(kind: Any) -> None:
 
 def test_every_part_of_ours_is_known() -> None:
     """Whoever adds a part registers it, unless it takes more than numbers and words."""
-    not_parts = {"Tolerance", "SplitRule", "OptimalRule", "Pool", "TensorDrawing"}
+    not_parts = {"Tolerance", "SplitRule", "OptimalRule", "Pool", "Drawing", "Sampling"}
     modules = [starts, searches, estimates, subspaces, directions, sweeps]
     modules += [calibrated, gaussian_rays, inward, priors, radii]
     found = {

@@ -15,7 +15,7 @@ from driver import drive
 
 import tollbox as tb
 from tollbox import testing
-from tollbox.attacks.opt import OPT, SignOPT, Slope, descend_rays
+from tollbox.attacks.opt import OPT, RayDescent, SignOPT, Slope
 from tollbox.core.ask import Iterate, at_once
 from tollbox.core.stop import Stop
 from tollbox.parts.rays import FARTHEST
@@ -127,27 +127,21 @@ def test_sign_opt_adds_up_signs_and_asks_once_a_direction(chunk):
 
 
 @dataclass(frozen=True)
-class Given:
+class Given(RayDescent):
     """An attack whose estimates ask nothing, and give a direction that was given."""
 
-    start: Any
-    gradient: Any
     search: Any = FINE
-    alpha: float = 0.2
-    beta: float = 0.001
     iterations: int = 1
+    gradient: Any = None
 
-    def __call__(self, problem):
-        def estimate(t, iterate, beta, scale):
-            problem.note(estimated=beta, finer=scale)
-            return at_once(Slope(self.gradient, iterate))
-
-        return descend_rays(problem, self, estimate)
+    def slope(self, problem, t, iterate, beta, scale):
+        problem.note(estimated=beta, finer=scale)
+        return at_once(Slope(self.gradient, iterate))
 
 
 def stepped(gradient, angle=1.2, **changes):
     problem = tb.attack.Problem(GREY, 0)
-    done = drive(Given(At(at_angle(angle)), gradient, **changes)(problem), problem, label)
+    done = drive(Given(At(at_angle(angle)), gradient=gradient, **changes)(problem), problem, label)
     return problem, done
 
 
@@ -223,20 +217,22 @@ def test_the_nearest_ray_of_an_estimate_is_taken_if_no_step_is_nearer():
 
     @dataclass(frozen=True)
     class Upon(Given):
-        def __call__(self, problem):
-            return descend_rays(problem, self, lambda *_: at_once(Slope(NORMAL, near)))
+        def slope(self, *_):
+            return at_once(Slope(NORMAL, near))
 
-    drive(Upon(At(at_angle(1.2)), None)(problem), problem, label)
+    drive(Upon(At(at_angle(1.2)))(problem), problem, label)
     assert problem.accepted[-1][:2] == near[:2]
 
 
 def test_a_start_that_was_given_is_searched_and_none_ends_it():
     problem = tb.attack.Problem(GREY, 0, start_image=GREY + 1.5 * NORMAL)
-    done = drive(Given(At(None), NORMAL)(problem), problem, label)
+    done = drive(Given(At(None), gradient=NORMAL)(problem), problem, label)
     assert done.phased[0] == "start"
     assert problem.accepted[0].distance == pytest.approx(1, abs=1e-8)
     nothing = tb.attack.Problem(GREY, 0)
-    assert drive(Given(At(None), NORMAL)(nothing), nothing, label).returned is Stop.NO_START
+    assert (
+        drive(Given(At(None), gradient=NORMAL)(nothing), nothing, label).returned is Stop.NO_START
+    )
 
 
 # -- presets --------------------------------------------------------------------------------------

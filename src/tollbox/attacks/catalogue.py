@@ -129,7 +129,7 @@ SIGMA = 0.0291
 """TtBA's 3e-4 for each of 56 x 56 x 3 coordinates."""
 TTBA_ESTIMATES = (
     MonteCarlo(SIGMA, subspace=Dct(4), weighted=False),
-    Agrest(SIGMA, M, subspace=Dct(4)),
+    Agrest(SIGMA, m=M, subspace=Dct(4)),
 )
 
 
@@ -154,7 +154,7 @@ GEOMETRIC: dict[str, Attack] = {
         (BinarySearch(0.00225), AsymmetricSearch(0.00225)),
         (
             AdaptiveRadius(MonteCarlo(subspace=Dct(4), weighted=False), OMEGA),
-            Agrest(OMEGA, M, subspace=Dct(4)),
+            Agrest(OMEGA, m=M, subspace=Dct(4)),
         ),
     ),
     "tria": tria(BinarySearch),

@@ -33,7 +33,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import numpy as np
 import torch
@@ -42,9 +42,9 @@ from torch import Tensor
 from .. import theory
 from ..core.ask import Ask, Asking, Iterate, together
 from ..core.problem import Problem
-from ..core.validation import MAX_LIMIT, MAX_VALUE, above, check, number, whole
+from ..core.validation import MAX_LIMIT, MAX_VALUE, above, number
 from .rays import search_window
-from .registry import register
+from .registry import Checked, Count, CountFrom0, NonNegative, Positive, PositiveFraction, register
 from .searches import LineSearch, Search
 from .subspaces import Full, Prior, dimension_for, drawing_for
 from .vectors import sum_weights, unit, unit_rows
@@ -70,37 +70,54 @@ class Estimate(Protocol):
         """Return the estimator of one image, with its own state if it needs any."""
 
 
+@dataclass(frozen=True)
+class Sampling(Checked):
+    """What estimates from samples share; the search tolerance stays as it is."""
+
+    delta: Positive = 0.0045
+    """Sampling radius."""
+    chunk: Count = 128
+    """Maximum number of queries in one ask."""
+    subspace: Prior = field(default_factory=Full)
+
+    @property
+    def rows(self) -> int:
+        return self.chunk
+
+    def tolerance_scale(self, problem: Problem) -> float:  # noqa: ARG002
+        return 1.0
+
+
 class _DirectionSum:
     """Running sums of directions by answer."""
 
     def __init__(
-        self, problem: Problem, t: int, iterate: Iterate, limit: int, subspace: Prior
+        self, part: Sampling, problem: Problem, t: int, iterate: Iterate, limit: int
     ) -> None:
-        self._draw = drawing_for(problem, subspace).at(iterate.point)
+        self._delta, self._chunk, self._limit = part.delta, part.chunk, limit
+        self._draw = drawing_for(problem, part.subspace).at(iterate.point)
         self._noise = problem.noise(PHASE, t, limit, self._draw.shape)
         self._sums = problem.source.new_zeros(2, problem.source.numel())
         """The sums of adversarial displacements and of all displacements."""
         self.asked = self.adversarial = 0
-        self.cost = 0.0
-        """Planned cost of the answers, in units of a low-cost answer."""
         self._shape, self._ratio = problem.source.shape, problem.prices.ratio
 
-    def ask(self, centre: Tensor, delta: float, rows: int) -> Asking[None]:
-        """Query the next `rows` directions and add their displacements."""
-        noise = self._noise[self.asked : self.asked + rows]
-        points = self._draw(noise, delta).flatten(1)
-        points = points.add_(centre.flatten()).clamp_(0, 1)
-        answers = yield Ask(points.view(-1, *self._shape), phase=PHASE)
-        moved = points.sub_(centre.flatten())  # in place: the points have been answered
-        self._sums.addmm_(sum_weights(answers.adversarial, moved), moved)
-        self.asked += rows
-        self.adversarial += int(answers.adversarial.sum())
-        flagged = int(answers.flagged.sum())
-        self.cost += flagged * self._ratio + (rows - flagged)
-
-    def ask_all(self, centre: Tensor, delta: float, queries: int, chunk: int) -> Asking[None]:
-        while self.asked < queries:
-            yield from self.ask(centre, delta, min(chunk, queries - self.asked))
+    def ask(self, centre: Tensor, cost: float = math.inf) -> Asking[None]:
+        """Query directions around a point, chunk by chunk, up to the limit or a planned cost (in
+        units of a low-cost answer), and add their displacements."""
+        spent = 0.0
+        while spent < cost and self.asked < self._limit:
+            rows = min(self._chunk, self._limit - self.asked)
+            noise = self._noise[self.asked : self.asked + rows]
+            points = self._draw(noise, self._delta).flatten(1)
+            points = points.add_(centre.flatten()).clamp_(0, 1)
+            answers = yield Ask(points.view(-1, *self._shape), phase=PHASE)
+            moved = points.sub_(centre.flatten())  # in place: the points have been answered
+            self._sums.addmm_(sum_weights(answers.adversarial, moved), moved)
+            self.asked += rows
+            self.adversarial += int(answers.adversarial.sum())
+            flagged = int(answers.flagged.sum())
+            spent += flagged * self._ratio + (rows - flagged)
 
     @property
     def share(self) -> float:
@@ -129,30 +146,16 @@ class _DirectionSum:
 
 
 @register(Estimate)
-@dataclass(frozen=True)
-class MonteCarlo:
+class MonteCarlo(Sampling):
     """Samples around the boundary point itself (equation 2)."""
 
-    delta: float = 0.0045
-    chunk: int = 128
-    subspace: Prior = field(default_factory=Full)
     weighted: bool = True
     """Weights the two sides as in Algorithm 3; if False, signs are summed as in GeoDA and CGBA."""
 
-    def __post_init__(self) -> None:
-        check(self, delta=above(0, MAX_VALUE), chunk=whole(1, MAX_VALUE))
-
-    @property
-    def rows(self) -> int:
-        return self.chunk
-
-    def tolerance_scale(self, problem: Problem) -> float:  # noqa: ARG002
-        return 1.0
-
     def begin(self, problem: Problem) -> Estimator:
         def estimate(t: int, iterate: Iterate, queries: int) -> Asking[Tensor | None]:
-            total = _DirectionSum(problem, t, iterate, queries, self.subspace)
-            yield from total.ask_all(iterate.point, self.delta, queries, self.chunk)
+            total = _DirectionSum(self, problem, t, iterate, queries)
+            yield from total.ask(iterate.point)
             problem.note(share=total.share, estimate_queries=total.asked, planned_share=0.5)
             return total.direction() if self.weighted else total.signs()
 
@@ -167,8 +170,7 @@ def move_outward(problem: Problem, point: Tensor, omega: float) -> Tensor:
 
 
 @register(Estimate)
-@dataclass(frozen=True)
-class Agrest:
+class Agrest(Sampling):
     """Asymmetric gradient estimation: samples around a centre moved outward by omega_t, so that
     most answers are low-cost (Algorithm 3; in a subspace Algorithm 4).
 
@@ -178,21 +180,11 @@ class Agrest:
     once per chunk.
     """
 
-    delta: float = 0.0045
-    m: float = 0.02
-    chunk: int = 128
-    subspace: Prior = field(default_factory=Full)
+    m: Positive = 0.02
+    """Rate of the schedule of cos(alpha_t)."""
     refuse_one_sided: bool = False
     """Returns None if all answers agree, so that the iterate does not move. (The published attack
     moves along the mean direction.)"""
-
-    def __post_init__(self) -> None:
-        limits = above(0, MAX_VALUE)
-        check(self, delta=limits, m=limits, chunk=whole(1, MAX_VALUE))
-
-    @property
-    def rows(self) -> int:
-        return self.chunk
 
     def tolerance_scale(self, problem: Problem) -> float:
         """Return x*, since the tolerance must be small compared with the overshoot.
@@ -219,9 +211,8 @@ class Agrest:
             centre = move_outward(problem, iterate.point, omega)
             cost = queries * (ratio + 1) / 2  # c_t
             limit = max(1, math.ceil(theory.optimal_queries(cost, ratio, d)))  # n* (Theorem 3)
-            total = _DirectionSum(problem, t, iterate, limit, self.subspace)
-            while total.cost < cost and total.asked < limit:
-                yield from total.ask(centre, self.delta, min(self.chunk, limit - total.asked))
+            total = _DirectionSum(self, problem, t, iterate, limit)
+            yield from total.ask(centre, cost)
             problem.note(
                 share=total.share,
                 estimate_queries=total.asked,
@@ -234,48 +225,30 @@ class Agrest:
 
 
 @register(Estimate)
-@dataclass(frozen=True)
-class Biased:
+class Biased(Sampling):
     """Samples around a centre moved outward by a bias that feedback adjusts (Stealthy GeoDA).
 
     The bias shrinks after an estimate with fewer than `few` flagged answers, and grows after one
-    with more than `many`.
+    with more than `many`, so that it corrects for the gap that the search leaves to the boundary.
     """
 
-    delta: float = 0.0194
+    delta: Positive = 0.0194
     """Sampling radius: 2e-4 for each of 56 x 56 x 3 coordinates."""
-    bias: float = 30.0
+    bias: NonNegative = 30.0
     """First bias in units of delta / sqrt(d'), the radius per coordinate of the subspace."""
-    few: int = 10
-    many: int = 20
-    shrink: float = 0.9
-    grow: float = 1.1
-    chunk: int = 128
-    subspace: Prior = field(default_factory=Full)
-
-    def __post_init__(self) -> None:
-        count = whole(0, MAX_VALUE)
-        check(self, delta=above(0, MAX_VALUE), bias=number(0, MAX_VALUE), chunk=whole(1, MAX_VALUE))
-        check(self, few=count, many=count, shrink=above(0, 1), grow=number(1, 100))
-
-    @property
-    def rows(self) -> int:
-        return self.chunk
-
-    def tolerance_scale(self, problem: Problem) -> float:  # noqa: ARG002
-        """Return 1: feedback corrects for the gap that the search leaves to the boundary."""
-        return 1.0
+    few: CountFrom0 = 10
+    many: CountFrom0 = 20
+    shrink: PositiveFraction = 0.9
+    grow: Annotated[float, number(1, 100)] = 1.1
 
     def begin(self, problem: Problem) -> Estimator:
         bias = self.bias
 
         def estimate(t: int, iterate: Iterate, queries: int) -> Asking[Tensor | None]:
             nonlocal bias
-            d = dimension_for(problem, self.subspace)
-            omega = bias * self.delta / math.sqrt(d)
-            centre = move_outward(problem, iterate.point, omega)
-            total = _DirectionSum(problem, t, iterate, queries, self.subspace)
-            yield from total.ask_all(centre, self.delta, queries, self.chunk)
+            omega = bias * self.delta / math.sqrt(dimension_for(problem, self.subspace))
+            total = _DirectionSum(self, problem, t, iterate, queries)
+            yield from total.ask(move_outward(problem, iterate.point, omega))
             problem.note(
                 share=total.share, estimate_queries=total.asked, overshoot=omega, bias=bias
             )
@@ -294,25 +267,20 @@ FLAGGED_RAY_FACTOR = 1.02
 
 
 @register(Estimate)
-@dataclass(frozen=True)
-class OptStyle:
+class OptStyle(Checked):
     """An estimate from max(n // 200, 1) times `directions` rays, n the queries of a vanilla one."""
 
     search: Search = field(
         default_factory=lambda: LineSearch(1e-4, relative=True, stages=2, phase=PHASE)
     )
-    directions: int = 10
-    gamma: float = 1e4
+    directions: Count = 10
+    gamma: Annotated[float, above(0, MAX_LIMIT)] = 1e4
     """Sets beta = gamma / d, which is HSJA's radius with theta = gamma / d^1.5."""
-    widest: float = 0.1
+    widest: Positive = 0.1
     """Maximum of beta, which small images would exceed; at t = 1 beta is this / |x_t - x*|."""
-    reach: float = 0.03
-    side_by_side: int = 50
+    reach: PositiveFraction = 0.03
+    side_by_side: Count = 50
     """Number of rays searched at a time."""
-
-    def __post_init__(self) -> None:
-        check(self, directions=whole(1, MAX_VALUE), side_by_side=whole(1, MAX_VALUE))
-        check(self, gamma=above(0, MAX_LIMIT), widest=above(0, MAX_VALUE), reach=above(0, 1))
 
     @property
     def rows(self) -> int:
@@ -332,20 +300,18 @@ class OptStyle:
             first_beta = self.widest / max(iterate.distance, 1.0)
             beta = first_beta if t == 1 else min(self.gamma / problem.dimension, self.widest)
             noise = problem.noise(PHASE, t, count)
-            blocks = [
-                slice(first, first + self.side_by_side)
-                for first in range(0, count, self.side_by_side)
-            ]
+            firsts = range(0, count, self.side_by_side)
+            blocks = [slice(first, first + self.side_by_side) for first in firsts]
             away = unit(iterate.point - problem.source)
             lengths: list[float] = []
             for block in blocks:
                 rays = unit_rows(away + beta * unit_rows(noise[block]))
                 lengths += yield from together([length(ray, iterate.distance) for ray in rays])
-            deviations = np.array(lengths) - np.mean(lengths)
             problem.note(rays=count, spread=float(np.std(lengths)) / iterate.distance)
             if np.ptp(lengths) <= problem.resolution:  # equal except for rounding
                 return None
-            weights = torch.from_numpy(-deviations).to(away.device, away.dtype, non_blocking=True)
+            shorter = torch.from_numpy(-(np.array(lengths) - np.mean(lengths)))
+            weights = shorter.to(away.device, away.dtype, non_blocking=True)
             direction = torch.zeros_like(away)
             for block in blocks:
                 direction += torch.einsum("n,nchw->chw", weights[block], unit_rows(noise[block]))

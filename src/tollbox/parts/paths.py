@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -35,25 +34,21 @@ NEGLIGIBLE_ROUNDINGS = 1e3
 """A component of a unit vector below this many rounding errors counts as 0."""
 
 
-class Path(Protocol):
-    """A path that a search follows."""
+class Path:
+    """A path that a search follows; `start` is T(0), which is adversarial."""
 
-    @property
-    def start(self) -> Iterate:
-        """T(0), which is adversarial."""
-
-    @property
-    def length(self) -> float:
-        """Approximate length in l2."""
+    start: Iterate
+    length: float
 
     def __call__(self, theta: float) -> Tensor:
-        """Return T(theta)."""
+        return self.linear_point(theta).point()  # type: ignore[union-attr]
 
-    def linear_point(self, theta: float) -> LinearPoint | None:
-        """Return the terms of T(theta), or None if they are not plain numbers."""
+    def linear_point(self, theta: float) -> LinearPoint | None:  # noqa: ARG002
+        """Return the terms of T(theta), or None if only `__call__` makes the point."""
+        return None
 
 
-class Segment:
+class Segment(Path):
     """The straight line from `start` to `end`; its default length is the distance of `start`."""
 
     def __init__(self, end: Tensor, start: Iterate, length: float | None = None) -> None:
@@ -61,14 +56,11 @@ class Segment:
         self.length = start.distance if length is None else length
         self._way = end - start.point
 
-    def __call__(self, theta: float) -> Tensor:
-        return self.linear_point(theta).point()
-
     def linear_point(self, theta: float) -> LinearPoint:
         return LinearPoint(self.start.point, self._way, theta)
 
 
-class Box:
+class Box(Path):
     """From `start` through shrinking ℓ∞ balls around the source: HSJA's projection for ℓ∞.
 
     The distance of `start` is in ℓ∞, and `length` is an upper bound in l2.
@@ -83,11 +75,8 @@ class Box:
         radius = (1 - theta) * self.start.distance
         return self._away.clamp(-radius, radius).add_(self._source).clamp_(0, 1)
 
-    def linear_point(self, theta: float) -> None:
-        """Return None: the points are not sums of images."""
 
-
-class Ray:
+class Ray(Path):
     """Along a vector of signs from the radius of `start` inward, to 1 - `reach` of that radius.
 
     `length` does not account for clipping.
@@ -99,9 +88,6 @@ class Ray:
         self.start = start
         self.length = reach * radius * math.sqrt(source.numel())
         self._source, self._signs, self._radius, self._reach = source, signs, radius, reach
-
-    def __call__(self, theta: float) -> Tensor:
-        return self.linear_point(theta).point()
 
     def linear_point(self, theta: float) -> LinearPoint:
         return LinearPoint(self._source, self._signs, self._radius * (1 - self._reach * theta))
@@ -157,26 +143,27 @@ class Circle:
         return point.addcmul_(self.side, cosine * sine).clamp_(0, 1)
 
 
-@dataclass(frozen=True)
-class Arc:
-    """A piece of a circle, from the angle `first`, where `start` lies, to the angle `last`."""
+class Arc(Path):
+    """A piece of a circle, from the angle `first`, where `start` lies, to the angle `last`.
 
-    circle: Circle
-    start: Iterate
-    first: float = 0.0
-    last: float | Tensor = QUARTER_TURN
-    """Last angle; if it is a scalar tensor on the device, `first` is 0."""
+    If `last` is a scalar tensor on the device, `first` is 0, and `length` is an upper bound.
+    """
 
-    @property
-    def length(self) -> float:
-        """Length in l2 without clipping; an upper bound if `last` is on the device."""
-        last = QUARTER_TURN if isinstance(self.last, Tensor) else self.last
-        return abs(last - self.first) * self.start.distance / abs(math.cos(self.first))
+    def __init__(
+        self,
+        circle: Circle,
+        start: Iterate,
+        first: float = 0.0,
+        last: float | Tensor = QUARTER_TURN,
+    ) -> None:
+        self.circle, self.start, self.first, self.last = circle, start, first, last
+        end = QUARTER_TURN if isinstance(last, Tensor) else last
+        self.length = abs(end - first) * start.distance / abs(math.cos(first))
 
     def __call__(self, theta: float) -> Tensor:
         if isinstance(self.last, Tensor):
             return self.circle.at_unknown(self.last * theta)
-        return self.circle.at(self.first + (self.last - self.first) * theta).point()
+        return super().__call__(theta)
 
     def linear_point(self, theta: float) -> LinearPoint | None:
         if isinstance(self.last, Tensor):

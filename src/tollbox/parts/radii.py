@@ -20,17 +20,16 @@ cannot distinguish samples.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
 
 from torch import Tensor
 
 from ..core.ask import Asking, Iterate
 from ..core.problem import Problem
-from ..core.validation import MAX_VALUE, above, check, number, shown
-from ..errors import InputError
+from ..core.validation import MAX_VALUE, number, require
 from .estimates import Estimate, Estimator, MonteCarlo
 from .paths import Path
-from .registry import register
+from .registry import Checked, Positive, register
 from .searches import BinarySearch, Search
 
 FIRST_DELTA = 0.1
@@ -41,19 +40,15 @@ MIN_ROUNDINGS = 10
 """Minimum radius, in units of the resolution of the points' dtype."""
 COARSEST_THETA = 0.5
 """Maximum tolerance, so that a search sends at least one query."""
-POWER = number(0, 10)
+Power = Annotated[float, number(0, 10)]
 
 
 @register(Search)
-@dataclass(frozen=True)
-class ThetaSearch:
+class ThetaSearch(Checked):
     """Binary search down to theta = gamma / d^power of the path."""
 
-    gamma: float = 1.0
-    power: float = 1.5
-
-    def __post_init__(self) -> None:
-        check(self, gamma=above(0, MAX_VALUE), power=POWER)
+    gamma: Positive = 1.0
+    power: Power = 1.5
 
     def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Iterate]:
         theta = max(self.gamma / problem.dimension**self.power, 1e-300)
@@ -61,18 +56,15 @@ class ThetaSearch:
 
 
 @dataclass(frozen=True)
-class _Radius:
+class _Radius(Checked):
     """An estimate whose radius is replaced at each iteration."""
 
     inner: Estimate = field(default_factory=MonteCarlo)
-    delta: float = 0.0
+    delta: Positive = 0.0
 
     def __post_init__(self) -> None:
-        check(self, delta=above(0, MAX_VALUE))
-        if not hasattr(self.inner, "delta"):
-            raise InputError(
-                f"is {shown(self.inner)}", expected="an estimate that has a delta", input="inner"
-            )
+        super().__post_init__()
+        require(hasattr(self.inner, "delta"), "inner", self.inner, "an estimate that has a delta")
 
     @property
     def rows(self) -> int:
@@ -83,8 +75,7 @@ class _Radius:
 
     def _at_radius(self, problem: Problem, delta: float) -> Estimator:
         inner: Any = self.inner
-        estimator: Estimator = replace(inner, delta=delta).begin(problem)
-        return estimator
+        return replace(inner, delta=delta).begin(problem)  # type: ignore[no-any-return]
 
 
 def _resolved(problem: Problem, delta: float) -> float:
@@ -93,16 +84,11 @@ def _resolved(problem: Problem, delta: float) -> float:
 
 
 @register(Estimate)
-@dataclass(frozen=True)
 class RelativeRadius(_Radius):
     """An estimate with the radius delta |x_t - x*| / d^power."""
 
-    delta: float = 0.01
-    power: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check(self, power=POWER)
+    delta: Positive = 0.01
+    power: Power = 0.0
 
     def begin(self, problem: Problem) -> Estimator:
         def estimate(t: int, iterate: Iterate, queries: int) -> Asking[Tensor | None]:
@@ -114,11 +100,10 @@ class RelativeRadius(_Radius):
 
 
 @register(Estimate)
-@dataclass(frozen=True)
 class AdaptiveRadius(_Radius):
     """An estimate with a radius that starts at `delta` and adapts to the answers."""
 
-    delta: float = 0.0045
+    delta: Positive = 0.0045
 
     def begin(self, problem: Problem) -> Estimator:
         delta = self.delta

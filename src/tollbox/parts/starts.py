@@ -23,10 +23,9 @@ from torch import Tensor
 
 from ..core.ask import Ask, Asking, Iterate, Until, first_adversarial
 from ..core.problem import Problem
-from ..core.validation import MAX_VALUE, above, between, check, whole
 from ..errors import InputError
 from .paths import Segment
-from .registry import register
+from .registry import Checked, Count, InnerFraction, Positive, register
 from .searches import BinarySearch, Search
 from .vectors import LazyRows
 
@@ -56,21 +55,17 @@ def find_start(problem: Problem, start: Start) -> Asking[Iterate | None]:
 
 
 @register(Start)
-@dataclass(frozen=True)
-class GrowingNoise:
+class GrowingNoise(Checked):
     """The paper's start: noise of increasing strength until the label changes.
 
     A level is 0.02 of normalised pixels, which is 0.0045 in [0,1]. Above about level 250 the noise
     saturates the range, and each further level is another try of the same kind.
     """
 
-    step: float = 0.0045
-    levels: int = 1000
+    step: Positive = 0.0045
+    levels: Count = 1000
 
     tolerance = None
-
-    def __post_init__(self) -> None:
-        check(self, step=above(0, MAX_VALUE), levels=whole(1, MAX_VALUE))
 
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:
         noise = problem.noise(PHASE, 0, self.levels)
@@ -88,16 +83,12 @@ class GrowingNoise:
 
 
 @register(Start)
-@dataclass(frozen=True)
-class NoiseImage:
+class NoiseImage(Checked):
     """Images of uniform noise until one is adversarial; the attack's own search continues there."""
 
-    tries: int = 10_000
+    tries: Count = 10_000
 
     tolerance = None
-
-    def __post_init__(self) -> None:
-        check(self, tries=whole(1, MAX_VALUE))
 
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:
         noise = problem.noise("uniform", 0, self.tries)
@@ -111,19 +102,15 @@ class NoiseImage:
 
 
 @register(Start)
-@dataclass(frozen=True)
-class UniformNoise:
+class UniformNoise(Checked):
     """HSJA's start: images of uniform noise until one is adversarial, blended with the source by
     binary search as far as the blend stays adversarial."""
 
-    tries: int = 10_000
-    tau: float = 1e-3
+    tries: Count = 10_000
+    tau: InnerFraction = 1e-3
     """Tolerance as a share of the line to the source."""
 
     tolerance = None
-
-    def __post_init__(self) -> None:
-        check(self, tries=whole(1, MAX_VALUE), tau=between(0, 1))
 
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:
         iterate = yield from NoiseImage(self.tries)(problem)
@@ -162,11 +149,10 @@ class Pool:
         distances = torch.linalg.vector_norm((images - problem.source).flatten(1), dim=1)
         refused = torch.from_numpy(~allowed).to(distances.device, non_blocking=True)
         order = distances.masked_fill_(refused, math.inf).argsort(stable=True)
-
-        def make(first: int, last: int) -> Tensor:
-            return images.index_select(0, order[first:last])
-
-        return (yield from first_adversarial(LazyRows(int(allowed.sum()), make), PHASE))
+        rows = LazyRows(
+            int(allowed.sum()), lambda first, last: images.index_select(0, order[first:last])
+        )
+        return (yield from first_adversarial(rows, PHASE))
 
 
 @lru_cache(maxsize=4)
@@ -176,8 +162,7 @@ def _on_device(pool: Pool, device: torch.device, dtype: torch.dtype) -> Tensor:
 
 
 @register(Start)
-@dataclass(frozen=True)
-class GaussianRays:
+class GaussianRays(Checked):
     """OPT's start: the best of `directions`; if none is adversarial, the first of `tries` that is.
 
     A direction is queried far out, at x* + N(0, 1), clipped. If that is adversarial, it is queried
@@ -186,14 +171,11 @@ class GaussianRays:
     """
 
     search: Search = field(default_factory=lambda: BinarySearch(1e-5))
-    directions: int = 100
-    tries: int = 1000
+    directions: Count = 100
+    tries: Count = 1000
 
     tolerance = 1e-4
     """An upper bound for the searches of the presets."""
-
-    def __post_init__(self) -> None:
-        check(self, directions=whole(1, MAX_VALUE), tries=whole(1, MAX_VALUE))
 
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:
         noise = problem.noise(PHASE, 0, max(self.tries, self.directions))
@@ -209,19 +191,13 @@ class GaussianRays:
         first = Iterate(points[row : row + 1][0], float(answers.distances[row]))
         best = yield from self.search(problem, Segment(problem.source, first))
         for following in range(row + 1, self.directions):
-            far = points[following : following + 1]
-            closer = yield from self._compare(problem, far, best.distance)
-            if closer is not None:
+            far = make(following, following + 1)
+            away = far - problem.source
+            share = (best.distance / torch.linalg.vector_norm(away)).clamp_max(1.0)
+            near = away.mul_(share).add_(problem.source).clamp_(0, 1)
+            answers = yield Ask(torch.cat([far, near]), until=Until.NOT_ADVERSARIAL, phase=PHASE)
+            if answers.adversarial.sum() == 2:
+                closer = Iterate(near[0], float(answers.distances[1]))
                 found = yield from self.search(problem, Segment(problem.source, closer))
                 best = min(best, found, key=lambda each: each.distance)
         return best
-
-    def _compare(self, problem: Problem, far: Tensor, distance: float) -> Asking[Iterate | None]:
-        """Return the point of a direction at a distance if it is adversarial."""
-        away = far - problem.source
-        share = (distance / torch.linalg.vector_norm(away)).clamp_max(1.0)
-        near = away.mul_(share).add_(problem.source).clamp_(0, 1)
-        answers = yield Ask(torch.cat([far, near]), until=Until.NOT_ADVERSARIAL, phase=PHASE)
-        if len(answers) < 2 or not answers.adversarial[1]:
-            return None
-        return Iterate(near[0], float(answers.distances[1]))

@@ -13,17 +13,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import torch
 from torch import Tensor
 
 from ..core.ask import Ask, Asking, Iterate, Until, at_once
 from ..core.problem import Problem
-from ..core.validation import MAX_DEPTH, above, check, whole
+from ..core.validation import above
 from .paths import QUARTER_TURN, Arc, Circle
-from .registry import register
+from .registry import Checked, Depth, PositiveFraction, register
 from .vectors import LazyRows
 
 PHASE = "sweep"
@@ -40,7 +39,6 @@ class Sweep(Protocol):
 
 
 @register(Sweep)
-@dataclass(frozen=True)
 class Quarter:
     """From x_t to the source: T(theta) of the paper, section 3.1."""
 
@@ -52,7 +50,6 @@ class Quarter:
 
 
 @register(Sweep)
-@dataclass(frozen=True)
 class ToDirection:
     """From x_t to the angle of the direction, where a plane with that normal is closest."""
 
@@ -65,15 +62,11 @@ class ToDirection:
 
 
 @register(Sweep)
-@dataclass(frozen=True)
-class Galloping:
+class Galloping(Checked):
     """CGBA's sweep: queries at (1 - 2^-k) 90 degrees, k = 1, 2, ..., to the first flagged one."""
 
-    most: int = 40
+    most: Depth = 40
     """Maximum number of queries."""
-
-    def __post_init__(self) -> None:
-        check(self, most=whole(1, MAX_DEPTH))
 
     def begin(self, problem: Problem) -> Sweeping:
         angles = [(1 - 0.5**k) * QUARTER_TURN for k in range(1, self.most + 1)]
@@ -93,8 +86,7 @@ class Galloping:
 
 
 @register(Sweep)
-@dataclass(frozen=True)
-class SignedGrid:
+class SignedGrid(Checked):
     """SurFree's sweep: queries at +theta and -theta for `grid` angles, from the largest down, until
     one is adversarial; the arc leads from there to the next larger angle.
 
@@ -102,13 +94,10 @@ class SignedGrid:
     grows by 1/rho, up to half a turn.
     """
 
-    largest: float = 30.0
+    largest: Annotated[float, above(0, 180)] = 30.0
     """First largest angle, in degrees."""
-    rho: float = 0.98
-    grid: int = 3
-
-    def __post_init__(self) -> None:
-        check(self, largest=above(0, 180), rho=above(0, 1), grid=whole(1, MAX_DEPTH))
+    rho: PositiveFraction = 0.98
+    grid: Depth = 3
 
     def begin(self, problem: Problem) -> Sweeping:
         largest = math.radians(self.largest)

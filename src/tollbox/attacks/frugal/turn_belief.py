@@ -35,11 +35,10 @@ from functools import lru_cache
 
 import numpy as np
 from scipy.special import lambertw, ndtr
-from torch import Tensor
 
 from ...core.ask import Iterate
 from ...engine.points import LinearPoint
-from ...parts.paths import Circle
+from ...parts.paths import Circle, Path
 from ...theory.search_costs import optimal_search_cost
 
 FIRST_LOG_Q, LOG_Q_SPREAD = math.log(1 / 64), 1.5
@@ -142,7 +141,7 @@ _ANGLES = np.concatenate([[0.0], np.geomspace(SMALLEST_ANGLE, LARGEST_ANGLE, 400
 _LOG_TANGENTS = np.concatenate([[-np.inf], np.log(np.tan(_ANGLES[1:]))])
 
 
-class BeliefPath:
+class BeliefPath(Path):
     """A path along a circle on which the boundary lies before T(theta) with probability theta.
 
     log tan phi is believed to be normal with mean `middle` and standard deviation `spread`. A share
@@ -170,6 +169,3 @@ class BeliefPath:
 
     def linear_point(self, theta: float) -> LinearPoint:
         return self.circle.at(self.angle(theta))
-
-    def __call__(self, theta: float) -> Tensor:
-        return self.linear_point(theta).point()
