@@ -206,7 +206,8 @@ def plane(s):
 
 
 def sweep(part, s, label):
-    return drive(part.begin(s.problem)(s.found, s.g), s.problem, label)
+    circle = Circle.through(s.source, s.found.point, s.g)
+    return drive(part.begin()(s.found, circle), s.problem, label)
 
 
 def angle(s, point):

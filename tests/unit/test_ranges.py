@@ -156,7 +156,7 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (Reweighed, "low"): WAVES,
     (Reweighed, "high"): WAVES,
     (Dct, "factor"): ([1, 1.5, 1e300], [0, 0.99, -4], "a number of 1 or more"),
-    (Dct, "block"): ([None, 1, 10**12], [0, -8], "a side of 1 or more, or None"),
+    (Dct, "block"): ([None, 1, 10**12], [0, -8], "a whole number of 1 or more, or None"),
     (Resize, "factor"): ([1, 1.5, 1e300], [0, 0.99, -4], "a number of 1 or more"),
     (HSJA, "queries"): COUNT,
     (HSJA, "halvings"): HALVED,

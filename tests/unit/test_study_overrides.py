@@ -225,7 +225,7 @@ def test_what_a_part_itself_refuses_is_told_with_its_key() -> None:
     lines = ["[attacks.directions.subspace]", "factor = 2", "block = 0"]
     assert refused("surfree", *lines) == (
         "study.toml, line 11: directions.subspace.block in [[attacks]] number 1 is 0: expected a "
-        "side of 1 or more, or None."
+        "whole number of 1 or more, or None."
     )
 
 

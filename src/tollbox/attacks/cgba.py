@@ -34,10 +34,11 @@ class CGBA(Descent):
     sweep: Sweep = field(default_factory=ToDirection)
 
     def begin(self, problem: Problem) -> Move:
-        sweep = self.sweep.begin(problem)
+        sweep = self.sweep.begin()
 
         def move(_: int, iterate: Iterate, direction: Tensor, project: Project) -> Asking[Iterate]:
-            arc = yield from sweep(iterate, direction)
+            circle = Circle.through(problem.source, iterate.point, direction)
+            arc = yield from sweep(iterate, circle)
             return iterate if arc is None else (yield from project(arc))
 
         return move

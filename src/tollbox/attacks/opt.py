@@ -46,6 +46,7 @@ from ..parts.estimates import FLAGGED_RAY_FACTOR, PHASE
 from ..parts.rays import FARTHEST, in_phase, search_around, search_inward, search_window
 from ..parts.registry import Count, Depth, Limit, Positive
 from ..parts.searches import Search
+from ..parts.starts import tolerance_of
 from ..parts.vectors import LazyRows, sum_weights, unit, unit_rows
 from .descent import FromBoundary, Project
 
@@ -78,7 +79,7 @@ class RayDescent(FromBoundary):
     iterations: Limit = 10_000
 
     def projection(self, problem: Problem) -> Project:
-        if problem.start_image is None and self.start.tolerance is not None:
+        if tolerance_of(problem, self.start) is not None:
             return lambda path: at_once(path.start)  # already at the boundary
         return super().projection(problem)
 

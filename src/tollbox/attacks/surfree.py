@@ -15,7 +15,7 @@ from ..core.ask import Asking, Iterate
 from ..core.problem import Problem
 from ..core.stop import Stop
 from ..parts.directions import Directions, TernarySpectrum
-from ..parts.paths import Segment
+from ..parts.paths import Circle, Segment
 from ..parts.registry import Limit
 from ..parts.searches import Search
 from ..parts.sweeps import Quarter, Sweep
@@ -38,9 +38,10 @@ class SurFree(FromBoundary):
     def descend(self, problem: Problem, iterate: Iterate) -> Asking[Stop]:
         away = iterate.point - problem.source
         directions = self.directions.begin(problem, self.iterations, away)
-        sweep = self.sweep.begin(problem)
+        sweep = self.sweep.begin()
         for _ in range(self.iterations):
-            arc = yield from sweep(iterate, next(directions))
+            circle = Circle.through(problem.source, iterate.point, next(directions))
+            arc = yield from sweep(iterate, circle)
             if arc is None:
                 continue
             moved = yield from self.arc_search(problem, arc)

@@ -33,11 +33,11 @@ PHASE = "start"
 
 
 class Start(Protocol):
-    """A part that finds an adversarial point to start from."""
+    """A part that finds an adversarial point to start from.
 
-    @property
-    def tolerance(self) -> float | None:
-        """Maximum distance to the boundary, as a share of the distance; None if there is none."""
+    If that point is at the boundary, the part has a `tolerance`: the maximum distance to the
+    boundary, as a share of the distance.
+    """
 
     def __call__(self, problem: Problem, /) -> Asking[Iterate | None]:
         """Return the point, or None."""
@@ -54,6 +54,11 @@ def find_start(problem: Problem, start: Start) -> Asking[Iterate | None]:
     return None if found is None else found._replace(point=problem.within_mask(found.point))
 
 
+def tolerance_of(problem: Problem, start: Start) -> float | None:
+    """Return the tolerance of what `find_start` returns; None if it is not at the boundary."""
+    return None if problem.start_image is not None else getattr(start, "tolerance", None)
+
+
 @register(Start)
 class GrowingNoise(Checked):
     """The paper's start: noise of increasing strength until the label changes.
@@ -64,8 +69,6 @@ class GrowingNoise(Checked):
 
     step: Positive = 0.0045
     levels: Count = 1000
-
-    tolerance = None
 
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:
         noise = problem.noise(PHASE, 0, self.levels)
@@ -88,8 +91,6 @@ class NoiseImage(Checked):
 
     tries: Count = 10_000
 
-    tolerance = None
-
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:
         noise = problem.noise("uniform", 0, self.tries)
 
@@ -110,8 +111,6 @@ class UniformNoise(Checked):
     tau: InnerFraction = 1e-3
     """Tolerance as a share of the line to the source."""
 
-    tolerance = None
-
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:
         iterate = yield from NoiseImage(self.tries)(problem)
         if iterate is None:
@@ -130,8 +129,6 @@ class Pool:
 
     images: Tensor
     labels: Tensor | None = None
-
-    tolerance = None
 
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:
         if self.images.ndim != 4 or self.images.shape[1:] != problem.source.shape:

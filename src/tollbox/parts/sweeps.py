@@ -16,10 +16,8 @@ from collections.abc import Callable
 from typing import Annotated, Protocol
 
 import torch
-from torch import Tensor
 
 from ..core.ask import Ask, Asking, Iterate, Until, at_once
-from ..core.problem import Problem
 from ..core.validation import above
 from .paths import QUARTER_TURN, Arc, Circle
 from .registry import Checked, Depth, PositiveFraction, register
@@ -27,14 +25,14 @@ from .vectors import LazyRows
 
 PHASE = "sweep"
 
-Sweeping = Callable[[Iterate, Tensor], Asking[Arc | None]]
-"""Takes the iterate and a unit direction, and returns the arc to search."""
+Sweeping = Callable[[Iterate, Circle], Asking[Arc | None]]
+"""Takes the iterate and the circle from it, and returns the arc to search."""
 
 
 class Sweep(Protocol):
     """A part that chooses the arc to search."""
 
-    def begin(self, problem: Problem, /) -> Sweeping:
+    def begin(self) -> Sweeping:
         """Return the sweep of one image, with its own state."""
 
 
@@ -42,20 +40,16 @@ class Sweep(Protocol):
 class Quarter:
     """From x_t to the source: T(theta) of the paper, section 3.1."""
 
-    def begin(self, problem: Problem) -> Sweeping:
-        def sweep(iterate: Iterate, direction: Tensor) -> Asking[Arc | None]:
-            return at_once(Arc(Circle.through(problem.source, iterate.point, direction), iterate))
-
-        return sweep
+    def begin(self) -> Sweeping:
+        return lambda iterate, circle: at_once(Arc(circle, iterate))
 
 
 @register(Sweep)
 class ToDirection:
     """From x_t to the angle of the direction, where a plane with that normal is closest."""
 
-    def begin(self, problem: Problem) -> Sweeping:
-        def sweep(iterate: Iterate, direction: Tensor) -> Asking[Arc | None]:
-            circle = Circle.through(problem.source, iterate.point, direction)
+    def begin(self) -> Sweeping:
+        def sweep(iterate: Iterate, circle: Circle) -> Asking[Arc | None]:
             return at_once(Arc(circle, iterate, 0.0, torch.acos(circle.cosine.clamp(0, 1))))
 
         return sweep
@@ -68,19 +62,19 @@ class Galloping(Checked):
     most: Depth = 40
     """Maximum number of queries."""
 
-    def begin(self, problem: Problem) -> Sweeping:
+    def begin(self) -> Sweeping:
         angles = [(1 - 0.5**k) * QUARTER_TURN for k in range(1, self.most + 1)]
 
-        def sweep(iterate: Iterate, direction: Tensor) -> Asking[Arc | None]:
-            circle = Circle.through(problem.source, iterate.point, direction)
+        def sweep(iterate: Iterate, circle: Circle) -> Asking[Arc | None]:
             points = LazyRows.stack(angles, lambda phi: circle.at(phi).point())
             answers = yield Ask(points, until=Until.NOT_ADVERSARIAL, phase=PHASE)
             passed = int(answers.adversarial.sum())
             last = angles[passed] if passed < self.most else QUARTER_TURN
             if not passed:
                 return Arc(circle, iterate, 0.0, last)
-            start = Iterate(points[passed - 1 : passed][0], float(answers.distances[passed - 1]))
-            return Arc(circle, start, angles[passed - 1], last)
+            first = angles[passed - 1]
+            start = Iterate(circle.at(first).point(), float(answers.distances[passed - 1]))
+            return Arc(circle, start, first, last)
 
         return sweep
 
@@ -99,12 +93,11 @@ class SignedGrid(Checked):
     rho: PositiveFraction = 0.98
     grid: Depth = 3
 
-    def begin(self, problem: Problem) -> Sweeping:
+    def begin(self) -> Sweeping:
         largest = math.radians(self.largest)
 
-        def sweep(iterate: Iterate, direction: Tensor) -> Asking[Arc | None]:
+        def sweep(iterate: Iterate, circle: Circle) -> Asking[Arc | None]:  # noqa: ARG001
             nonlocal largest
-            circle = Circle.through(problem.source, iterate.point, direction)
             step = largest / self.grid
             angles = [sign * step * k for k in range(self.grid, 0, -1) for sign in (1, -1)]
             points = LazyRows.stack(angles, lambda phi: circle.at(phi).point())

@@ -30,7 +30,7 @@ from ...parts.priors import Photo, Reweighed, Spectrum
 from ...parts.registry import Checked, Count, CountFrom0, Fraction, Limit, optional
 from ...parts.searches import Rule, narrow, optimal_rule
 from ...parts.starts import PHASE as START
-from ...parts.starts import Start, find_start
+from ...parts.starts import Start, find_start, tolerance_of
 from ...parts.subspaces import Dct, Prior, drawing_for
 from ..surrogates import Surrogate
 from .calibrated import LARGEST_BLOCK, UNWEIGHED_CHUNKS, CalibratedSampler, DirectionEstimate
@@ -203,8 +203,8 @@ class Frugal(Checked):
         found = yield from find_start(problem, self.start)
         if found is None:
             return None
-        tolerance = self.start.tolerance
-        if problem.start_image is not None or tolerance is None:
+        tolerance = tolerance_of(problem, self.start)
+        if tolerance is None:
             way = found.point - problem.source
             ray = RadialPath(problem.source, way, found, 1.0, CLOSEST_SHARE)
             count = math.ceil(math.log(CLOSEST_SHARE) / math.log(1 - SHARE_STEP))
