@@ -729,7 +729,7 @@ MUTANTS = [
     ),
     Mutant(
         "radii: whatever the dimension",
-        "parts/radii.py",
+        "parts/estimates.py",
         "iterate.distance / problem.dimension**self.power",
         "iterate.distance",
         tests=["tests/unit/test_geometric.py"],

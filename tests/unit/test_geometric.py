@@ -26,10 +26,15 @@ from tollbox.attacks.ttba import TtBA, step_of
 from tollbox.core.ask import Ask, Iterate, at_once
 from tollbox.core.stop import Stop
 from tollbox.parts.directions import SingleWaves
-from tollbox.parts.estimates import Agrest, MonteCarlo
+from tollbox.parts.estimates import (
+    MIN_ROUNDINGS,
+    AdaptiveRadius,
+    Agrest,
+    MonteCarlo,
+    RelativeRadius,
+)
 from tollbox.parts.paths import Circle, Segment
-from tollbox.parts.radii import MIN_ROUNDINGS, AdaptiveRadius, RelativeRadius, ThetaSearch
-from tollbox.parts.searches import BinarySearch
+from tollbox.parts.searches import BinarySearch, ThetaSearch
 from tollbox.parts.subspaces import Dct, Resize, bilinear_basis
 
 SHAPE = (3, 16, 16)

@@ -38,11 +38,23 @@ from tollbox.core.validation import (
 )
 from tollbox.errors import InputError
 from tollbox.parts.directions import TernarySpectrum
-from tollbox.parts.estimates import Agrest, Biased, MonteCarlo, OptStyle
+from tollbox.parts.estimates import (
+    AdaptiveRadius,
+    Agrest,
+    Biased,
+    MonteCarlo,
+    OptStyle,
+    RelativeRadius,
+)
 from tollbox.parts.priors import Photo, Reweighed, Spectrum, Texture
-from tollbox.parts.radii import AdaptiveRadius, RelativeRadius, ThetaSearch
 from tollbox.parts.registry import PARTS
-from tollbox.parts.searches import AsymmetricSearch, BinarySearch, LineSearch, OptimalSearch
+from tollbox.parts.searches import (
+    AsymmetricSearch,
+    BinarySearch,
+    LineSearch,
+    OptimalSearch,
+    ThetaSearch,
+)
 from tollbox.parts.starts import GaussianRays, GrowingNoise, NoiseImage, UniformNoise
 from tollbox.parts.subspaces import Dct, Resize
 from tollbox.parts.sweeps import Galloping, SignedGrid

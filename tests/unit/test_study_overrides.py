@@ -15,7 +15,7 @@ from tollbox.attacks.frugal import ray_start as inward
 from tollbox.attacks.frugal.calibrated import Calibrated
 from tollbox.attacks.frugal.ray_start import RayStart
 from tollbox.errors import InputError
-from tollbox.parts import directions, estimates, priors, radii, searches, starts, subspaces, sweeps
+from tollbox.parts import directions, estimates, priors, searches, starts, subspaces, sweeps
 from tollbox.parts import starts as gaussian_rays
 from tollbox.parts.estimates import Agrest, OptStyle
 from tollbox.parts.priors import Photo, Reweighed, Spectrum
@@ -253,7 +253,7 @@ def test_every_part_of_ours_is_known() -> None:
     """Whoever adds a part registers it, unless it takes more than numbers and words."""
     not_parts = {"Tolerance", "SplitRule", "OptimalRule", "Pool", "Drawing", "Sampling"}
     modules = [starts, searches, estimates, subspaces, directions, sweeps]
-    modules += [calibrated, gaussian_rays, inward, priors, radii]
+    modules += [calibrated, gaussian_rays, inward, priors]
     found = {
         name
         for module in modules

@@ -13,10 +13,16 @@ from typing import Any
 
 from ..core.problem import Attack
 from ..parts.directions import SingleWaves, TernarySpectrum
-from ..parts.estimates import Agrest, Biased, MonteCarlo, OptStyle
+from ..parts.estimates import AdaptiveRadius, Agrest, Biased, MonteCarlo, OptStyle, RelativeRadius
 from ..parts.paths import QUARTER_TURN
-from ..parts.radii import AdaptiveRadius, RelativeRadius, ThetaSearch
-from ..parts.searches import AsymmetricSearch, BinarySearch, LineSearch, OptimalSearch, Search
+from ..parts.searches import (
+    AsymmetricSearch,
+    BinarySearch,
+    LineSearch,
+    OptimalSearch,
+    Search,
+    ThetaSearch,
+)
 from ..parts.starts import GaussianRays, GrowingNoise, NoiseImage, UniformNoise
 from ..parts.subspaces import Dct, Full, Prior, Resize
 from ..parts.sweeps import Galloping, SignedGrid

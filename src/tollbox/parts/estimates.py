@@ -11,10 +11,12 @@ HSJA.) If all answers agree, g is 0. The estimate is then plus or minus the mean
 the published code of HSJA and the others. Around a centre that was moved outward, such answers say
 nothing about the boundary: `Agrest(refuse_one_sided=True)` returns None instead.
 
-    MonteCarlo      around the boundary point itself
-    Agrest          around a point farther out, by the paper's schedule
-    Biased          around a point farther out, by feedback (Stealthy GeoDA)
-    OptStyle        from distances to the boundary along similar rays (Stealthy HSJA)
+    MonteCarlo       around the boundary point itself
+    Agrest           around a point farther out, by the paper's schedule
+    Biased           around a point farther out, by feedback (Stealthy GeoDA)
+    OptStyle         from distances to the boundary along similar rays (Stealthy HSJA)
+    RelativeRadius   any of the first three, with delta |x_t - x*| / d^power; 0.1 at t = 1 (HSJA)
+    AdaptiveRadius   the same, with delta_{t+1} = delta_t (1/2 + p), p the adversarial share (qFool)
 
 For OptStyle, theta is the unit vector from x* to x_t, and g(theta) = |x_t - x*| the distance to the
 boundary along it (Cheng et al. 2019). Each of q rays theta_i = unit(theta + beta u_i), u_i uniform
@@ -26,14 +28,25 @@ direction
 A ray whose outer end is flagged counts as slightly longer than that end. Stealthy HSJA estimates
 this way with a line search on every ray, which gives few flagged and many other answers. The
 searches are independent and run side by side.
+
+HSJA's searches end at theta = gamma / d^1.5 of the path (`ThetaSearch`), and its radius is
+sqrt(d) theta |x_t - x*|, which is |x_t - x*| / d with gamma = 1. For ℓ∞, theta is gamma / d^2 and
+the radius d theta times the distance, which is the same. QEBA's theta is 0.01 / sqrt(d), so that
+its radius is 0.01 |x_t - x*|. (The distance is that of x_t. The published code uses the distance of
+the step before its projection, which is slightly larger.)
+
+A search leaves its point slightly outside the boundary. A radius that is small compared with this
+gap gives adversarial answers only: an adaptive radius then grows, to at most a tenth of the
+distance. It shrinks if most answers are flagged, as they are where the boundary is curved. No
+radius is so small that the dtype of the points cannot distinguish samples.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Annotated, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Protocol
 
 import numpy as np
 import torch
@@ -42,14 +55,31 @@ from torch import Tensor
 from .. import theory
 from ..core.ask import Ask, Asking, Iterate, together
 from ..core.problem import Problem
-from ..core.validation import MAX_LIMIT, MAX_VALUE, above, number
+from ..core.validation import MAX_LIMIT, MAX_VALUE, above, number, require
 from .rays import search_window
-from .registry import Checked, Count, CountFrom0, NonNegative, Positive, PositiveFraction, register
+from .registry import (
+    Checked,
+    Count,
+    CountFrom0,
+    NonNegative,
+    Positive,
+    PositiveFraction,
+    Power,
+    register,
+)
 from .searches import LineSearch, Search
 from .subspaces import Full, Prior, dimension_for, drawing_for
 from .vectors import sum_weights, unit, unit_rows
 
 PHASE = "estimate"
+FIRST_DELTA = 0.1
+"""The relative radius at t = 1."""
+LARGEST_SHARE = 0.1
+"""Maximum adaptive radius, as a share of the distance."""
+MIN_ROUNDINGS = 10
+"""Minimum radius, in units of the resolution of the points' dtype."""
+FLAGGED_RAY_FACTOR = 1.02
+"""A ray whose outer end is flagged counts as longer than that end by this factor."""
 
 Estimator = Callable[[int, Iterate, int], Asking[Tensor | None]]
 """Takes the iteration t (from 1 on), the boundary point x_t and n'_t, the number of queries of the
@@ -262,10 +292,6 @@ class Biased(Sampling):
         return estimate
 
 
-FLAGGED_RAY_FACTOR = 1.02
-"""A ray whose outer end is flagged counts as longer than that end by this factor."""
-
-
 @register(Estimate)
 class OptStyle(Checked):
     """An estimate from max(n // 200, 1) times `directions` rays, n the queries of a vanilla one."""
@@ -316,5 +342,69 @@ class OptStyle(Checked):
             for block in blocks:
                 direction += torch.einsum("n,nchw->chw", weights[block], unit_rows(noise[block]))
             return unit(direction)
+
+        return estimate
+
+
+@dataclass(frozen=True)
+class _Radius(Checked):
+    """An estimate whose radius is replaced at each iteration."""
+
+    inner: Estimate = field(default_factory=MonteCarlo)
+    delta: Positive = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(hasattr(self.inner, "delta"), "inner", self.inner, "an estimate that has a delta")
+
+    @property
+    def rows(self) -> int:
+        return self.inner.rows
+
+    def tolerance_scale(self, problem: Problem) -> float:
+        return self.inner.tolerance_scale(problem)
+
+    def _at_radius(self, problem: Problem, delta: float) -> Estimator:
+        inner: Any = self.inner
+        return replace(inner, delta=delta).begin(problem)  # type: ignore[no-any-return]
+
+
+def _resolved(problem: Problem, delta: float) -> float:
+    """Return the radius, raised if necessary so that it is not lost in rounding."""
+    return float(min(max(delta, MIN_ROUNDINGS * problem.resolution), MAX_VALUE))
+
+
+@register(Estimate)
+class RelativeRadius(_Radius):
+    """An estimate with the radius delta |x_t - x*| / d^power."""
+
+    delta: Positive = 0.01
+    power: Power = 0.0
+
+    def begin(self, problem: Problem) -> Estimator:
+        def estimate(t: int, iterate: Iterate, queries: int) -> Asking[Tensor | None]:
+            shrunk = self.delta * iterate.distance / problem.dimension**self.power
+            delta = FIRST_DELTA if t == 1 else _resolved(problem, shrunk)
+            return self._at_radius(problem, delta)(t, iterate, queries)
+
+        return estimate
+
+
+@register(Estimate)
+class AdaptiveRadius(_Radius):
+    """An estimate with a radius that starts at `delta` and adapts to the answers."""
+
+    delta: Positive = 0.0045
+
+    def begin(self, problem: Problem) -> Estimator:
+        delta = self.delta
+
+        def estimate(t: int, iterate: Iterate, queries: int) -> Asking[Tensor | None]:
+            nonlocal delta
+            delta = _resolved(problem, min(delta, LARGEST_SHARE * iterate.distance))
+            direction = yield from self._at_radius(problem, delta)(t, iterate, queries)
+            problem.note(radius=delta)
+            delta *= 0.5 + float(problem.notes["share"])
+            return direction
 
         return estimate

@@ -32,7 +32,7 @@ from torch.nn import functional
 
 from ..core.problem import Problem
 from ..core.validation import MAX_VALUE, number
-from .registry import Checked, Fraction, PositiveFraction, register
+from .registry import Checked, Fraction, PositiveFraction, Power, register
 from .subspaces import Drawing, Prior, Shape, constant, cosine_columns, transform_planes
 from .vectors import unit, unit_rows
 
@@ -115,7 +115,7 @@ class Texture(Checked):
     """The image's brightness with its frequencies f weighted by f^power, divided by the local
     energy in windows (a share of the side), times smooth factors of frequencies below `cut`."""
 
-    power: Annotated[float, number(0, 10)] = 1.5
+    power: Power = 1.5
     window: PositiveFraction = 1 / 56
     cut: Cut = 32.0
 

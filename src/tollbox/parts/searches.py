@@ -24,7 +24,7 @@ from ..core.problem import Problem
 from ..engine.points import LinearPoint, LinearRows
 from ..theory.search_costs import line_step, optimal_share, optimal_splits, split
 from .paths import Path
-from .registry import Checked, Depth, InnerFraction, register
+from .registry import Checked, Depth, InnerFraction, Positive, Power, register
 
 PHASE = "search"
 LARGEST_TABLE = 1 << 16
@@ -33,6 +33,8 @@ MAX_PLACES = 256
 """Maximum number of places in one ask; a search may have a hundred thousand."""
 REMEMBERED_POINTS = 4
 """Number of points of an ask kept in memory; the returned point is mostly among the last."""
+COARSEST_THETA = 0.5
+"""Maximum tolerance of `ThetaSearch`, so that it sends at least one query."""
 
 Rule = Callable[[int], int]
 """Returns where to query in an interval of the given number of bins, counted from its adversarial
@@ -183,6 +185,18 @@ class BinarySearch(Tolerance):
     def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Iterate]:
         count = self.count_bins(problem, path, scale)
         return (yield from narrow(path, count, SplitRule(1.0), self.phase))[0]
+
+
+@register(Search)
+class ThetaSearch(Checked):
+    """HSJA's search: a binary search down to theta = gamma / d^power of the path."""
+
+    gamma: Positive = 1.0
+    power: Power = 1.5
+
+    def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Iterate]:
+        theta = max(self.gamma / problem.dimension**self.power, 1e-300)
+        return BinarySearch(min(theta, COARSEST_THETA), relative=True)(problem, path, scale)
 
 
 @register(Search)
