@@ -758,8 +758,8 @@ MUTANTS = [
     Mutant(
         "paper: phi-hat with the weights swapped",
         "parts/estimates.py",
-        "return self._image((1 - share) * passed + share * failed)",
-        "return self._image(share * passed + (1 - share) * failed)",
+        "return unit((1 - share) * passed + share * failed)",
+        "return unit(share * passed + (1 - share) * failed)",
         tests=named("φ̂, 3.2"),
     ),
     Mutant(

@@ -46,7 +46,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -117,42 +117,45 @@ class Sampling(Checked):
     def tolerance_scale(self, problem: Problem) -> float:  # noqa: ARG002
         return 1.0
 
-
-class _DirectionSum:
-    """Running sums of directions by answer."""
-
-    def __init__(
-        self, part: Sampling, problem: Problem, t: int, iterate: Iterate, limit: int
-    ) -> None:
-        self._delta, self._chunk, self._limit = part.delta, part.chunk, limit
-        self._draw = drawing_for(problem, part.subspace).at(iterate.point)
-        self._noise = problem.noise(PHASE, t, limit, self._draw.shape)
-        self._sums = problem.source.new_zeros(2, problem.source.numel())
-        """The sums of adversarial displacements and of all displacements."""
-        self.asked = self.adversarial = 0
-        self._shape, self._ratio = problem.source.shape, problem.prices.ratio
-
-    def ask(self, centre: Tensor, cost: float = math.inf) -> Asking[None]:
-        """Query directions around a point, chunk by chunk, up to the limit or a planned cost (in
-        units of a low-cost answer), and add their displacements."""
-        spent = 0.0
-        while spent < cost and self.asked < self._limit:
-            rows = min(self._chunk, self._limit - self.asked)
-            noise = self._noise[self.asked : self.asked + rows]
-            points = self._draw(noise, self._delta).flatten(1)
+    def sample(
+        self,
+        problem: Problem,
+        t: int,
+        iterate: Iterate,
+        centre: Tensor,
+        limit: int,
+        cost: float = math.inf,
+    ) -> Asking[_DirectionSums]:
+        """Query directions around a centre, chunk by chunk, up to the limit or a planned cost (in
+        units of a low-cost answer), and sum their displacements."""
+        draw = drawing_for(problem, self.subspace).at(iterate.point)
+        noise = problem.noise(PHASE, t, limit, draw.shape)
+        shape, ratio = problem.source.shape, problem.prices.ratio
+        sums = problem.source.new_zeros(2, problem.source.numel())
+        asked, adversarial, spent = 0, 0, 0.0
+        while spent < cost and asked < limit:
+            rows = min(self.chunk, limit - asked)
+            points = draw(noise[asked : asked + rows], self.delta).flatten(1)
             points = points.add_(centre.flatten()).clamp_(0, 1)
-            answers = yield Ask(points.view(-1, *self._shape), phase=PHASE)
+            answers = yield Ask(points.view(-1, *shape), phase=PHASE)
             moved = points.sub_(centre.flatten())  # in place: the points have been answered
-            self._sums.addmm_(sum_weights(answers.adversarial, moved), moved)
-            self.asked += rows
-            self.adversarial += int(answers.adversarial.sum())
+            sums.addmm_(sum_weights(answers.adversarial, moved), moved)
+            asked += rows
+            adversarial += int(answers.adversarial.sum())
             flagged = int(answers.flagged.sum())
-            spent += flagged * self._ratio + (rows - flagged)
+            spent += flagged * ratio + (rows - flagged)
+        problem.note(share=adversarial / asked, estimate_queries=asked)
+        return _DirectionSums(asked, adversarial, sums, shape)
 
-    @property
-    def share(self) -> float:
-        """Share of adversarial answers."""
-        return self.adversarial / self.asked
+
+class _DirectionSums(NamedTuple):
+    """Sums of directions by answer."""
+
+    asked: int
+    adversarial: int
+    sums: Tensor
+    """The sums of adversarial displacements and of all displacements."""
+    shape: torch.Size
 
     @property
     def one_sided(self) -> bool:
@@ -160,19 +163,16 @@ class _DirectionSum:
 
     def direction(self) -> Tensor:
         """Return g / |g| (Algorithm 3, last lines), or the signed mean if all answers agree."""
-        share, (passed, everything) = self.share, self._sums
+        share, (passed, everything) = self.adversarial / self.asked, self.sums
         failed = passed - everything  # v-, minus the sum of the others
         if self.one_sided:
-            return self._image(passed + failed)
-        return self._image((1 - share) * passed + share * failed)
+            return unit(passed + failed).view(self.shape)
+        return unit((1 - share) * passed + share * failed).view(self.shape)
 
     def signs(self) -> Tensor:
         """Return the normalised sum of phi(x_i) u_i (equation 2)."""
-        passed, everything = self._sums
-        return self._image(2 * passed - everything)
-
-    def _image(self, g: Tensor) -> Tensor:
-        return unit(g).view(self._shape)
+        passed, everything = self.sums
+        return unit(2 * passed - everything).view(self.shape)
 
 
 @register(Estimate)
@@ -184,9 +184,8 @@ class MonteCarlo(Sampling):
 
     def begin(self, problem: Problem) -> Estimator:
         def estimate(t: int, iterate: Iterate, queries: int) -> Asking[Tensor | None]:
-            total = _DirectionSum(self, problem, t, iterate, queries)
-            yield from total.ask(iterate.point)
-            problem.note(share=total.share, estimate_queries=total.asked, planned_share=0.5)
+            total = yield from self.sample(problem, t, iterate, iterate.point, queries)
+            problem.note(planned_share=0.5)
             return total.direction() if self.weighted else total.signs()
 
         return estimate
@@ -222,8 +221,7 @@ class Agrest(Sampling):
         Below c* = 2, where x* approaches 0, the value at 2 is small compared with the sampling
         itself and is used instead.
         """
-        ratio = problem.prices.ratio
-        d = dimension_for(problem, self.subspace)
+        ratio, d = problem.prices.ratio, dimension_for(problem, self.subspace)
         return theory.optimal_overshoot(max(ratio, 1 / ratio, 2.0), d)
 
     def overshoot(self, problem: Problem, t: int) -> float:
@@ -241,14 +239,9 @@ class Agrest(Sampling):
             centre = move_outward(problem, iterate.point, omega)
             cost = queries * (ratio + 1) / 2  # c_t
             limit = max(1, math.ceil(theory.optimal_queries(cost, ratio, d)))  # n* (Theorem 3)
-            total = _DirectionSum(self, problem, t, iterate, limit)
-            yield from total.ask(centre, cost)
-            problem.note(
-                share=total.share,
-                estimate_queries=total.asked,
-                planned_share=theory.cap_probability(theory.optimal_overshoot(ratio, d), d),
-                overshoot=omega,
-            )
+            total = yield from self.sample(problem, t, iterate, centre, limit, cost)
+            planned = theory.cap_probability(theory.optimal_overshoot(ratio, d), d)
+            problem.note(planned_share=planned, overshoot=omega)
             return None if self.refuse_one_sided and total.one_sided else total.direction()
 
         return estimate
@@ -277,11 +270,9 @@ class Biased(Sampling):
         def estimate(t: int, iterate: Iterate, queries: int) -> Asking[Tensor | None]:
             nonlocal bias
             omega = bias * self.delta / math.sqrt(dimension_for(problem, self.subspace))
-            total = _DirectionSum(self, problem, t, iterate, queries)
-            yield from total.ask(move_outward(problem, iterate.point, omega))
-            problem.note(
-                share=total.share, estimate_queries=total.asked, overshoot=omega, bias=bias
-            )
+            centre = move_outward(problem, iterate.point, omega)
+            total = yield from self.sample(problem, t, iterate, centre, queries)
+            problem.note(overshoot=omega, bias=bias)
             flagged = total.asked - total.adversarial
             if flagged < self.few:
                 bias *= self.shrink

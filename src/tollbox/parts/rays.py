@@ -136,7 +136,8 @@ def search_window(
 
 def walk_outward(problem: Problem, step: Tensor, count: int) -> Asking[Iterate | None]:
     """Return the first adversarial point of x* + step, x* + 2 step, ..., or None."""
+    factors = range(1, count + 1)
     points = LazyRows.stack(
-        range(1, count + 1), lambda k: torch.add(problem.source, step, alpha=k).clamp_(0, 1)
+        factors, lambda k: torch.add(problem.source, step, alpha=k).clamp_(0, 1)
     )
     return first_adversarial(points, "step")
