@@ -69,10 +69,8 @@ class Slope(NamedTuple):
 
 @dataclass(frozen=True)
 class RayDescent(FromBoundary):
-    """What OPT and Sign-OPT share: estimates and steps in turn.
-
-    The search narrows the bracket on each ray, with the tolerance for the first beta.
-    """
+    """What OPT and Sign-OPT share: estimates and steps in turn. The search narrows the bracket on
+    each ray, with the tolerance for the first beta."""
 
     alpha: Positive = 0.2
     beta: Annotated[float, number(SMALLEST_BETA, 1)] = 0.001
@@ -130,10 +128,8 @@ class _Step:
         return (yield from self._smaller([alpha / 4**k for k in range(1, TRIALS + 1)]))
 
     def _smaller(self, alphas: Sequence[float]) -> Asking[tuple[Iterate, float]]:
-        """Find the first alpha that decreases the distance.
-
-        All are queried at the distance of the iterate, so that the next ones are known.
-        """
+        """Find the first alpha that decreases the distance. All are queried at the distance of the
+        iterate, so that the next ones are known."""
         first, distance = 0, self._iterate.distance
 
         def trial(alpha: float) -> Tensor:

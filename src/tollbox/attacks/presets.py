@@ -38,7 +38,8 @@ class Kind(enum.StrEnum):
 
 
 class Method(enum.Enum):
-    """How an attack differs from the vanilla attack of its family."""
+    """How an attack differs from the vanilla attack of its family: the words that a table shows, the
+    kind, and the title as the paper writes it."""
 
     VANILLA = ("VA", Kind.VANILLA, "{}")
     AS = ("VA+AS", Kind.ASYMMETRIC, "{}+AS")
@@ -52,14 +53,7 @@ class Method(enum.Enum):
     SURROGATE = ("with a surrogate", Kind.OWN, "{}+surrogate")
 
     def __init__(self, words: str, kind: Kind, title: str) -> None:
-        self.words = words
-        """The method as a table shows it."""
-        self.kind = kind
-        self._title = title
-
-    def title(self, family: str) -> str:
-        """Return the name of an attack of this family and method as the paper writes it."""
-        return self._title.format(family)
+        self.words, self.kind, self.title = words, kind, title
 
 
 @dataclass(frozen=True)
@@ -91,7 +85,7 @@ class Preset:
     @property
     def title(self) -> str:
         """The name as the paper writes it."""
-        return (Method.BOTH if self.complete else self.method).title(self.family)
+        return (Method.BOTH if self.complete else self.method).title.format(self.family)
 
     @property
     def words(self) -> str:

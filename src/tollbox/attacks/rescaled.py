@@ -156,10 +156,8 @@ class _Rescaling:
             self._factors = chosen if self._factors is None else self._factors * chosen
 
     def _try(self, iterate: Iterate, masks: list[Tensor], length: float) -> Asking[Tensor | None]:
-        """Query the perturbation with each of the factors, a step shorter than `length`.
-
-        Follow the first adversarial one inward, and return its factors.
-        """
+        """Query the perturbation with each of the factors, a step shorter than `length`. Follow the
+        first adversarial one inward, and return its factors."""
         source, shorter = self._problem.source, (1 - self._part.step) * length
         ways = [unit((iterate.point - source) * mask) for mask in masks]
         points = torch.stack([torch.add(source, way, alpha=shorter) for way in ways]).clamp_(0, 1)

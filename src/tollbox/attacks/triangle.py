@@ -37,10 +37,8 @@ MIN_BETA = math.pi / 16
 
 
 def corner(circle: Circle, alpha: float, beta: float) -> LinearPoint:
-    """Return the third corner of a triangle, on the other side of u if beta is negative.
-
-    The circle provides the two axes, both as long as x_t - x*.
-    """
+    """Return the third corner of a triangle, on the other side of u if beta is negative. The circle
+    provides the two axes, both as long as x_t - x*."""
     share = math.sin(alpha + abs(beta)) / math.sin(alpha)
     along, across = share * math.cos(beta), share * math.sin(beta)
     return LinearPoint(circle.source, circle.away, along, circle.side, across)

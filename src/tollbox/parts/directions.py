@@ -50,10 +50,8 @@ class Directions(Protocol):
         """Maximum number of points held in memory at a time."""
 
     def begin(self, problem: Problem, count: int, away: Tensor) -> Iterator[Tensor]:
-        """Yield `count` or more directions for one image.
-
-        `away` is the first boundary point minus the source.
-        """
+        """Yield `count` or more directions for one image; `away` is the first boundary point minus
+        the source."""
 
 
 @register(Directions)
@@ -73,11 +71,8 @@ class TernarySpectrum(Checked):
         return self.memory + 2 * BLOCK + 1
 
     def begin(self, problem: Problem, count: int, away: Tensor) -> Iterator[Tensor]:
-        """Yield directions; one is 0 if nothing of it is orthogonal to the previous ones.
-
-        They are stored and orthogonalised as coefficients, which preserve lengths and angles.
-        Cropping to a mask does not preserve angles, so with a mask they are stored as images.
-        """
+        # Stored and orthogonalised as coefficients, which preserve lengths and angles. Cropping to
+        # a mask does not preserve angles, so with a mask directions are stored as images.
         subspace, masked, image = self.subspace, problem.mask is not None, problem.source.shape
         shape, size = subspace.shape(image), dimension_for(problem, subspace)
         weights = subspace.project(problem.source[None] - self.centre)[0].abs()

@@ -118,13 +118,7 @@ class Sampling(Checked):
         return 1.0
 
     def sample(
-        self,
-        problem: Problem,
-        t: int,
-        iterate: Iterate,
-        centre: Tensor,
-        limit: int,
-        cost: float = math.inf,
+        self, problem: Problem, t: int, iterate: Iterate, centre: Tensor, limit: int, cost: float
     ) -> Asking[_DirectionSums]:
         """Query directions around a centre, chunk by chunk, up to the limit or a planned cost (in
         units of a low-cost answer), and sum their displacements."""
@@ -184,7 +178,7 @@ class MonteCarlo(Sampling):
 
     def begin(self, problem: Problem) -> Estimator:
         def estimate(t: int, iterate: Iterate, queries: int) -> Asking[Tensor | None]:
-            total = yield from self.sample(problem, t, iterate, iterate.point, queries)
+            total = yield from self.sample(problem, t, iterate, iterate.point, queries, math.inf)
             problem.note(planned_share=0.5)
             return total.direction() if self.weighted else total.signs()
 
@@ -216,11 +210,8 @@ class Agrest(Sampling):
     moves along the mean direction.)"""
 
     def tolerance_scale(self, problem: Problem) -> float:
-        """Return x*, since the tolerance must be small compared with the overshoot.
-
-        Below c* = 2, where x* approaches 0, the value at 2 is small compared with the sampling
-        itself and is used instead.
-        """
+        """Return x*, since the tolerance must be small compared with the overshoot. Below c* = 2,
+        where x* approaches 0, the value at 2 is small enough compared with the sampling itself."""
         ratio, d = problem.prices.ratio, dimension_for(problem, self.subspace)
         return theory.optimal_overshoot(max(ratio, 1 / ratio, 2.0), d)
 
@@ -271,7 +262,7 @@ class Biased(Sampling):
             nonlocal bias
             omega = bias * self.delta / math.sqrt(dimension_for(problem, self.subspace))
             centre = move_outward(problem, iterate.point, omega)
-            total = yield from self.sample(problem, t, iterate, centre, queries)
+            total = yield from self.sample(problem, t, iterate, centre, queries, math.inf)
             problem.note(overshoot=omega, bias=bias)
             flagged = total.asked - total.adversarial
             if flagged < self.few:

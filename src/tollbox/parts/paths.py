@@ -61,10 +61,8 @@ class Segment(Path):
 
 
 class Box(Path):
-    """From `start` through shrinking ℓ∞ balls around the source: HSJA's projection for ℓ∞.
-
-    The distance of `start` is in ℓ∞, and `length` is an upper bound in l2.
-    """
+    """From `start`, whose distance is in ℓ∞, through shrinking ℓ∞ balls around the source: HSJA's
+    projection for ℓ∞. `length` is an upper bound in l2."""
 
     def __init__(self, source: Tensor, start: Iterate) -> None:
         self.start = start
@@ -77,16 +75,13 @@ class Box(Path):
 
 
 class Ray(Path):
-    """Along a vector of signs from the radius of `start` inward, to 1 - `reach` of that radius.
-
-    `length` does not account for clipping.
-    """
+    """Along a vector of signs from the radius of `start` inward, to 1 - `reach` of that radius."""
 
     def __init__(
         self, source: Tensor, signs: Tensor, radius: float, start: Iterate, reach: float = 1.0
     ) -> None:
         self.start = start
-        self.length = reach * radius * math.sqrt(source.numel())
+        self.length = reach * radius * math.sqrt(source.numel())  # without clipping
         self._source, self._signs, self._radius, self._reach = source, signs, radius, reach
 
     def linear_point(self, theta: float) -> LinearPoint:
@@ -112,23 +107,19 @@ class Circle:
 
     @classmethod
     def through(cls, source: Tensor, point: Tensor, direction: Tensor) -> Circle:
-        """Return the circle from `point` that turns towards the unit vector `direction`.
-
-        A direction along x - x* has no orthogonal component except rounding errors: `side` is then
-        0, and the circle shrinks to the diameter.
-        """
+        """Return the circle from `point` that turns towards the unit vector `direction`. Along
+        x - x* this has no orthogonal component: `side` is 0, and the circle is the diameter."""
         limits = torch.finfo(point.dtype)
+        negligible = NEGLIGIBLE_ROUNDINGS * limits.eps
         if (kernels := kernels_for(source)) is not None:
             terms = (each.contiguous() for each in (source, point, direction))
-            return cls(
-                source, *kernels.circle(*terms, NEGLIGIBLE_ROUNDINGS * limits.eps, limits.tiny)
-            )
+            return cls(source, *kernels.circle(*terms, negligible, limits.tiny))
         away = point - source
         radius = torch.linalg.vector_norm(away).clamp_min(limits.tiny)
         along = torch.dot(direction.flatten(), away.flatten()) / radius
         side = torch.addcmul(direction, away, -along / radius)
         norm = torch.linalg.vector_norm(side)
-        side = side * torch.where(norm > NEGLIGIBLE_ROUNDINGS * limits.eps, radius / norm, 0.0)
+        side = side * torch.where(norm > negligible, radius / norm, 0.0)
         return cls(source, away, side, along)
 
     def at(self, phi: float) -> LinearPoint:
@@ -144,17 +135,11 @@ class Circle:
 
 
 class Arc(Path):
-    """A piece of a circle, from the angle `first`, where `start` lies, to the angle `last`.
-
-    If `last` is a scalar tensor on the device, `first` is 0, and `length` is an upper bound.
-    """
+    """A piece of a circle, from the angle `first`, where `start` lies, to the angle `last`. If that
+    is a scalar tensor on the device, `first` is 0, and `length` is an upper bound."""
 
     def __init__(
-        self,
-        circle: Circle,
-        start: Iterate,
-        first: float = 0.0,
-        last: float | Tensor = QUARTER_TURN,
+        self, circle: Circle, start: Iterate, first: float = 0, last: float | Tensor = QUARTER_TURN
     ) -> None:
         self.circle, self.start, self.first, self.last = circle, start, first, last
         end = QUARTER_TURN if isinstance(last, Tensor) else last

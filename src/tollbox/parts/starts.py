@@ -44,10 +44,8 @@ class Start(Protocol):
 
 
 def find_start(problem: Problem, start: Start) -> Asking[Iterate | None]:
-    """Return the problem's start image if it has one, otherwise what `start` finds.
-
-    The point is within the mask, as it was sent.
-    """
+    """Return the problem's start image if it has one, otherwise what `start` finds, each within the
+    mask, as it was sent."""
     if problem.start_image is not None:
         return (yield from first_adversarial(problem.start_image[None], PHASE))
     found = yield from start(problem)

@@ -132,7 +132,7 @@ def transform_planes(left: Tensor, planes: Tensor, right: Tensor) -> Tensor:
     if _is_aligned(left.shape) and _is_aligned(right.shape):
         return torch.matmul(torch.matmul(left, planes), right)
     height, width = left.shape[0], right.shape[1]
-    left, planes, right = (_padded(matrix) for matrix in (left, planes, right))
+    left, planes, right = map(_padded, (left, planes, right))
     product = torch.matmul(torch.matmul(left, planes), right)
     return product[..., :height, :width].contiguous()
 

@@ -33,7 +33,7 @@ from ...parts.estimates import PHASE, Estimate, Estimator, Sampling
 from ...parts.registry import Fraction, register
 from ...parts.subspaces import Drawing, drawing_for
 from ...parts.vectors import sum_weights, unit
-from .overshoot_belief import OvershootBelief, Scores
+from .overshoot_belief import OvershootBelief, Scores, optimum
 
 SMALLEST_BLOCK, LARGEST_BLOCK = 32, 64
 MAX_GRAPHS = 64
@@ -101,10 +101,7 @@ class DirectionEstimate(NamedTuple):
 
 @register(Estimate)
 class Calibrated(Sampling):
-    """Samples around a centre moved outward as far as the previous answers suggest.
-
-    The overshoot is measured from where the search ended, whatever its tolerance.
-    """
+    """Samples around a centre moved outward as far as the previous answers suggest."""
 
     slack: Fraction = 1e-4
     """Maximum gap between a found point and the boundary, as a share of the distance."""
@@ -126,11 +123,8 @@ class Calibrated(Sampling):
 
 
 class CalibratedSampler:
-    """The estimates of one image from one drawing, with the belief about its slope.
-
-    Directions that do not depend on the point come from one stream, `number`, across estimates, so
-    that one block of them serves several.
-    """
+    """The estimates of one image from one drawing, with the belief about its slope. Directions that
+    do not depend on the point come from one stream, `number`, so that a block serves several."""
 
     def __init__(
         self, problem: Problem, drawing: Drawing, ratio: float, chunk: int, number: int = 0
@@ -141,7 +135,6 @@ class CalibratedSampler:
         self._stream, self._drawn = DirectionStream(drawing, noise), 0
 
     def _draw(self, rows: int) -> Tensor:
-        """Return the next directions."""
         first, self._drawn = self._drawn, self._drawn + rows
         return self._stream[first : self._drawn]
 
@@ -186,7 +179,7 @@ class CalibratedSampler:
         problem.note(
             share=total.passed / total.asked,
             estimate_queries=total.asked,
-            planned_share=belief.best_share,
+            planned_share=optimum(self._ratio).share,
             overshoot=shift * delta,
             slope=math.exp(belief.log_slope),
             bend=belief.bend,

@@ -116,10 +116,7 @@ class RayStart(Checked):
     def find_closer(
         self, problem: Problem, iterate: Iterate, number: int
     ) -> Asking[Iterate | None]:
-        """Return a closer point than `iterate` on a new ray, or None.
-
-        `number` counts the calls from 0.
-        """
+        """Return a closer point than `iterate` on a new ray, or None; `number` counts the calls."""
         ratio = limit_ratio(problem.prices.ratio)
         first = max(self.tries, len(ROUGH_NEXT)) + number * self.tries
         for ray in range(first, first + self.tries):
