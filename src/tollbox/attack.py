@@ -16,11 +16,11 @@ from .core.stop import Stop
 from .engine.engine import Engine, Progress
 from .parts.directions import Directions
 from .parts.estimates import Estimate
+from .parts.paths import Sweep
 from .parts.registry import register
 from .parts.searches import Search
 from .parts.starts import Start
 from .parts.subspaces import Prior, Subspace
-from .parts.sweeps import Sweep
 
 __all__ = [
     "Answers",

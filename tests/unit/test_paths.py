@@ -14,9 +14,17 @@ import tollbox as tb
 from tollbox import testing, theory
 from tollbox.core.ask import Iterate
 from tollbox.engine.points import write
-from tollbox.parts.paths import QUARTER_TURN, Arc, Circle, Segment
+from tollbox.parts.paths import (
+    QUARTER_TURN,
+    Arc,
+    Circle,
+    Galloping,
+    Quarter,
+    Segment,
+    SignedGrid,
+    ToDirection,
+)
 from tollbox.parts.searches import AsymmetricSearch, BinarySearch, LineSearch, OptimalSearch
-from tollbox.parts.sweeps import Galloping, Quarter, SignedGrid, ToDirection
 
 SHAPE = (3, 16, 16)
 

@@ -46,6 +46,7 @@ from tollbox.parts.estimates import (
     OptStyle,
     RelativeRadius,
 )
+from tollbox.parts.paths import Galloping, SignedGrid
 from tollbox.parts.priors import Photo, Reweighed, Spectrum, Texture
 from tollbox.parts.registry import PARTS
 from tollbox.parts.searches import (
@@ -57,7 +58,6 @@ from tollbox.parts.searches import (
 )
 from tollbox.parts.starts import GaussianRays, GrowingNoise, NoiseImage, UniformNoise
 from tollbox.parts.subspaces import Dct, Resize
-from tollbox.parts.sweeps import Galloping, SignedGrid
 from tollbox.studies.study import Study
 
 ATTACKS = {type(tb.preset(name)): tb.preset(name) for name in tb.presets()}

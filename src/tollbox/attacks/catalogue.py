@@ -14,7 +14,7 @@ from typing import Any
 from ..core.problem import Attack
 from ..parts.directions import SingleWaves, TernarySpectrum
 from ..parts.estimates import AdaptiveRadius, Agrest, Biased, MonteCarlo, OptStyle, RelativeRadius
-from ..parts.paths import QUARTER_TURN
+from ..parts.paths import QUARTER_TURN, Galloping, SignedGrid
 from ..parts.searches import (
     AsymmetricSearch,
     BinarySearch,
@@ -24,8 +24,7 @@ from ..parts.searches import (
     ThetaSearch,
 )
 from ..parts.starts import GaussianRays, GrowingNoise, NoiseImage, UniformNoise
-from ..parts.subspaces import Dct, Full, Prior, Resize
-from ..parts.sweeps import Galloping, SignedGrid
+from ..parts.subspaces import Dct, Prior, Resize
 from .boundary import BoundaryAttack
 from .cgba import CGBA, CGBAH
 from .frugal.attack import Frugal
@@ -44,15 +43,29 @@ Make = Callable[..., Attack]
 Two = tuple[Any, Any]
 """The vanilla part and the asymmetric one."""
 
-# -- the paper's Table 1 --------------------------------------------------------------------------
-
 MEAN = 0.449
 """Mean over ImageNet's channels, which the code's normalisation subtracts whatever the model."""
-ANGLE = 0.005 / QUARTER_TURN
-"""0.005 radians as a share of a quarter turn."""
 M = 0.06
+"""AGREST's rate m of CGBA and GeoDA."""
+THETA = 2.6e-5
+"""QEBA's 0.01 / sqrt(d) at 3x224x224."""
+OMEGA = 0.00675
+"""qFool's 0.03 of normalised pixels."""
+SIGMA = 0.0291
+"""TtBA's 3e-4 for each of 56 x 56 x 3 coordinates."""
+ADAPTATION = {"check_every": 4, "orthogonal_window": 10, "source_window": 8}
+"""Foolbox has 10, 100 and 30. With these the step sizes fit after some forty queries, as ART's do,
+rather than three hundred."""
+RAY_TAU, START_TAU = 1e-3 / 500, 1e-5
+"""The first is beta / 500, as in the code of OPT's and Sign-OPT's authors."""
+SIGNS_TAU = 1e-3
+"""RayS searches to this length in l2 along the unit vector of its signs, as its authors do.
+Stealthy RayS steps by this much in l-infinity, and reduces the radius by at most a tenth."""
+
 SEARCHES = (BinarySearch(), AsymmetricSearch())
 IN_DCT = (MonteCarlo(subspace=Dct(4)), Agrest(m=M, subspace=Dct(4)))
+COARSE, FINE = BinarySearch(1 / 128, relative=True), BinarySearch(1e-4, relative=True)
+LINES = LineSearch(1e-4, relative=True, stages=2)
 
 
 def four(name: str, make: Make, searches: Two, estimates: Two) -> dict[str, Attack]:
@@ -73,30 +86,43 @@ def two(name: str, make: Make, searches: Two, estimates: Two) -> dict[str, Attac
     return {key: rows[key] for key in (name, f"a-{name}")}
 
 
+def rays(name: str, make: Make, **stealthy: Any) -> dict[str, Attack]:
+    """Return the authors' form, the asymmetric one (its start as well) and the stealthy one."""
+    return {
+        name: make(GaussianRays(BinarySearch(START_TAU)), BinarySearch(RAY_TAU)),
+        f"a-{name}": make(GaussianRays(AsymmetricSearch(START_TAU)), AsymmetricSearch(RAY_TAU)),
+        f"stealthy-{name}": make(GaussianRays(LINES), LINES, beta=0.01, **stealthy),
+    }
+
+
 def surfree(search: Callable[..., Search]) -> SurFree:
+    """Return SurFree as in the paper's code; its arcs are searched down to 0.005 radians."""
     spectrum = TernarySpectrum(Dct(4), gamma=None, centre=MEAN, memory=9)
-    return SurFree(GrowingNoise(), search(), search(ANGLE, relative=True), spectrum)
+    return SurFree(GrowingNoise(), search(), search(0.005 / QUARTER_TURN, relative=True), spectrum)
 
 
-TABLE_1: dict[str, Attack] = {
-    "surfree": surfree(BinarySearch),
-    "a-surfree": surfree(AsymmetricSearch),
-    **four("hsja", HSJA, SEARCHES, (MonteCarlo(), Agrest())),
-    **four("geoda", GeoDA, SEARCHES, IN_DCT),
-    **four("cgba", CGBA, SEARCHES, IN_DCT),
-}
+def tria(search: Callable[..., Search]) -> TriA:
+    """Return TriA; a quarter of the angles of a triangle is two bisections."""
+    return TriA(GrowingNoise(), search(), search(1 / 4, relative=True), SingleWaves(Dct(4)))
 
-# -- forms of the attacks' authors, and stealthy ones (Debenedetti et al.) ------------------------
 
-COARSE, FINE = BinarySearch(1 / 128, relative=True), BinarySearch(1e-4, relative=True)
-LINES = LineSearch(1e-4, relative=True, stages=2)
+def walk(search: Callable[..., Search]) -> BoundaryAttack:
+    """Return Boundary Attack; its only search ends at a tenth of a source step."""
+    return BoundaryAttack(NoiseImage(), search(1e-3, relative=True), **ADAPTATION)
 
 
 def signs(subspace: Prior, delta: float = 0.0045) -> MonteCarlo:
     return MonteCarlo(delta, subspace=subspace, weighted=False)
 
 
-ORIGINALS: dict[str, Attack] = {
+ATTACKS: dict[str, Attack] = {
+    # the paper's Table 1
+    "surfree": surfree(BinarySearch),
+    "a-surfree": surfree(AsymmetricSearch),
+    **four("hsja", HSJA, SEARCHES, (MonteCarlo(), Agrest())),
+    **four("geoda", GeoDA, SEARCHES, IN_DCT),
+    **four("cgba", CGBA, SEARCHES, IN_DCT),
+    # forms of the attacks' authors, and stealthy ones (Debenedetti et al.)
     "surfree-original": SurFree(
         GrowingNoise(step=0.5), COARSE, COARSE, TernarySpectrum(Dct(2, block=8)), SignedGrid()
     ),
@@ -107,30 +133,11 @@ ORIGINALS: dict[str, Attack] = {
         UniformNoise(), ThetaSearch(), RelativeRadius(delta=1.0, power=1.0), queries=100
     ),
     "geoda-original": GeoDAOriginal(GrowingNoise(), BinarySearch(), signs(Dct(3), 0.00585)),
-}
-STEALTHY: dict[str, Attack] = {
     "stealthy-hsja": HSJA(UniformNoise(), LINES, OptStyle(), queries=100),
     "stealthy-geoda": GeoDA(
         UniformNoise(), FINE, Biased(subspace=Dct(4)), queries=100, unit_mean=False
     ),
-}
-
-# -- geometric attacks ----------------------------------------------------------------------------
-
-THETA = 2.6e-5
-"""QEBA's 0.01 / sqrt(d) at 3x224x224."""
-OMEGA = 0.00675
-"""qFool's 0.03 of normalised pixels."""
-SIGMA = 0.0291
-"""TtBA's 3e-4 for each of 56 x 56 x 3 coordinates."""
-
-
-def tria(search: Callable[..., Search]) -> TriA:
-    """Return TriA; a quarter of the angles of a triangle is two bisections."""
-    return TriA(GrowingNoise(), search(), search(1 / 4, relative=True), SingleWaves(Dct(4)))
-
-
-GEOMETRIC: dict[str, Attack] = {
+    # geometric attacks
     **two(
         "qeba",
         QEBA,
@@ -144,10 +151,7 @@ GEOMETRIC: dict[str, Attack] = {
         "qfool",
         QFool,
         (BinarySearch(0.00225), AsymmetricSearch(0.00225)),
-        (
-            AdaptiveRadius(signs(Dct(4)), OMEGA),
-            Agrest(OMEGA, m=M, subspace=Dct(4)),
-        ),
+        (AdaptiveRadius(signs(Dct(4)), OMEGA), Agrest(OMEGA, m=M, subspace=Dct(4))),
     ),
     "tria": tria(BinarySearch),
     "a-tria": tria(AsymmetricSearch),
@@ -156,36 +160,7 @@ GEOMETRIC: dict[str, Attack] = {
         GrowingNoise(), AsymmetricSearch(), Agrest(SIGMA, m=M, subspace=Dct(4)), asymmetric=True
     ),
     **two("cgba-h", CGBAH, SEARCHES, IN_DCT),
-}
-
-# -- walks along the boundary, rays, and the l-infinity norm --------------------------------------
-
-ADAPTATION = {"check_every": 4, "orthogonal_window": 10, "source_window": 8}
-"""Foolbox has 10, 100 and 30. With these the step sizes fit after some forty queries, as ART's do,
-rather than three hundred."""
-RAY_TAU = 1e-3 / 500
-"""beta / 500, as in the code of OPT's and Sign-OPT's authors."""
-START_TAU = 1e-5
-SIGNS_TAU = 1e-3
-"""RayS searches to this length in l2 along the unit vector of its signs, as its authors do.
-Stealthy RayS steps by this much in l-infinity, and reduces the radius by at most a tenth."""
-
-
-def walk(search: Callable[..., Search]) -> BoundaryAttack:
-    """Return Boundary Attack; its only search ends at a tenth of a source step."""
-    return BoundaryAttack(NoiseImage(), search(1e-3, relative=True), **ADAPTATION)
-
-
-def rays(name: str, make: Make, **stealthy: Any) -> dict[str, Attack]:
-    """Return the authors' form, the asymmetric one (its start as well) and the stealthy one."""
-    return {
-        name: make(GaussianRays(BinarySearch(START_TAU)), BinarySearch(RAY_TAU)),
-        f"a-{name}": make(GaussianRays(AsymmetricSearch(START_TAU)), AsymmetricSearch(RAY_TAU)),
-        f"stealthy-{name}": make(GaussianRays(LINES), LINES, beta=0.01, **stealthy),
-    }
-
-
-RAYS: dict[str, Attack] = {
+    # walks along the boundary, rays, and the l-infinity norm
     "boundary": walk(BinarySearch),
     "a-boundary": walk(AsymmetricSearch),
     **rays("opt", OPT, from_beyond=True),
@@ -199,25 +174,13 @@ RAYS: dict[str, Attack] = {
         UniformNoise(), BinarySearch(1e-6, relative=True), RelativeRadius(delta=1.0, power=1.0)
     ),
     "a-hsja-linf": HSJALinf(UniformNoise(), AsymmetricSearch(), Agrest(), queries=100),
-}
-
-# -- tollbox's own --------------------------------------------------------------------------------
-
-
-def calibrated(make: Make, subspace: Prior) -> Attack:
-    """Return a vanilla attack with a measured overshoot."""
-    return make(GrowingNoise(), FINE, Calibrated(subspace=subspace))
-
-
-OWN: dict[str, Attack] = {
-    "hsja+calibrated": calibrated(HSJA, Full()),
-    "geoda+calibrated": calibrated(GeoDA, Dct(4)),
-    "cgba+calibrated": calibrated(CGBA, Dct(4)),
+    # tollbox's own
+    "hsja+calibrated": HSJA(GrowingNoise(), FINE, Calibrated()),
+    "geoda+calibrated": GeoDA(GrowingNoise(), FINE, Calibrated(subspace=Dct(4))),
+    "cgba+calibrated": CGBA(GrowingNoise(), FINE, Calibrated(subspace=Dct(4))),
     "frugal": Frugal(),
     "frugal+surrogate": Frugal(),
-    "cgba+seri": Rescaled(TABLE_1["cgba"]),
+    "cgba+seri": Rescaled(CGBA(GrowingNoise(), BinarySearch(), MonteCarlo(subspace=Dct(4)))),
     "frugal+seri": Rescaled(Frugal(), OptimalSearch(1 / 16, relative=True)),
 }
-
-ATTACKS: dict[str, Attack] = {**TABLE_1, **ORIGINALS, **STEALTHY, **GEOMETRIC, **RAYS, **OWN}
 """The attack of every preset, by name."""

@@ -20,9 +20,8 @@ from torch import Tensor
 
 from ..core.ask import Asking, Iterate
 from ..core.problem import Problem
-from ..parts.paths import Circle
+from ..parts.paths import SWEEP, Circle, Sweep, ToDirection
 from ..parts.registry import Depth
-from ..parts.sweeps import PHASE, Sweep, ToDirection
 from ..parts.vectors import LazyRows
 from .descent import Descent, Move, Project, step_and_project
 
@@ -57,6 +56,6 @@ class CGBAH(Descent):
             points = LazyRows.stack(
                 range(1, self.halvings + 1), lambda k: circle.at_unknown(theta * 0.5**k)
             )
-            return step_and_project(problem, iterate, points, project, phase=PHASE)
+            return step_and_project(problem, iterate, points, project, phase=SWEEP)
 
         return move

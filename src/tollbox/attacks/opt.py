@@ -30,7 +30,6 @@ into the box, and a sum of mostly equal signs would follow it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
@@ -45,7 +44,6 @@ from ..core.validation import number
 from ..parts.estimates import FLAGGED_RAY_FACTOR, PHASE
 from ..parts.rays import FARTHEST, in_phase, search_around, search_inward, search_window
 from ..parts.registry import Count, Depth, Limit, Positive
-from ..parts.searches import Search
 from ..parts.starts import tolerance_of
 from ..parts.vectors import LazyRows, sum_weights, unit, unit_rows
 from .descent import FromBoundary, Project
@@ -92,8 +90,8 @@ class RayDescent(FromBoundary):
         for t in range(1, self.iterations + 1):
             scale = beta / self.beta
             slope = yield from self.slope(problem, t, iterate, beta, scale)
-            step = _Step(problem, self.search, iterate, slope.gradient, scale)
-            moved, alpha = yield from in_phase(step.along(alpha), RAY_PHASE)
+            step = self._step(problem, iterate, slope.gradient, alpha, scale)
+            moved, alpha = yield from in_phase(step, RAY_PHASE)
             problem.note(alpha=alpha, beta=beta)
             iterate = min(moved, slope.closest, key=lambda each: each.distance)
             problem.accept(iterate)
@@ -103,39 +101,31 @@ class RayDescent(FromBoundary):
                     return Stop.CONVERGED
         return Stop.ITERATIONS
 
-
-class _Step:
-    """The search for alpha at one iterate."""
-
-    def __init__(
-        self, problem: Problem, search: Search, iterate: Iterate, gradient: Tensor, scale: float
-    ) -> None:
-        self._problem, self._search, self._iterate = problem, search, iterate
-        self._gradient, self._scale = gradient, scale
-        self._theta = unit(iterate.point - problem.source)
-
-    def along(self, alpha: float) -> Asking[tuple[Iterate, float]]:
+    def _step(
+        self, problem: Problem, iterate: Iterate, gradient: Tensor, alpha: float, scale: float
+    ) -> Asking[tuple[Iterate, float]]:
         """Return the closest point found, or the iterate, and the last alpha."""
-        best = self._iterate
+        theta, distance = unit(iterate.point - problem.source), iterate.distance
+
+        def ray(alpha: float) -> Tensor:
+            return unit(theta - alpha * gradient)
+
+        def trial(alpha: float) -> Tensor:
+            return (problem.source + distance * ray(alpha)).clamp_(0, 1)
+
+        best = iterate
         for _ in range(TRIALS):
-            found = yield from self._inward(alpha, best.distance)
+            found = yield from search_inward(problem, self.search, ray(alpha), best.distance, scale)
             alpha *= 2
             if found is None or found.distance >= best.distance:
                 break
             best = found
-        if best is not self._iterate:
+        if best is not iterate:
             return best, alpha
-        return (yield from self._smaller([alpha / 4**k for k in range(1, TRIALS + 1)]))
-
-    def _smaller(self, alphas: Sequence[float]) -> Asking[tuple[Iterate, float]]:
-        """Find the first alpha that decreases the distance. All are queried at the distance of the
-        iterate, so that the next ones are known."""
-        first, distance = 0, self._iterate.distance
-
-        def trial(alpha: float) -> Tensor:
-            return (self._problem.source + distance * self._ray(alpha)).clamp_(0, 1)
-
-        while first < len(alphas):
+        # Smaller ones are queried at the distance of the iterate, so that the next are known.
+        alphas = [alpha / 4**k for k in range(1, TRIALS + 1)]
+        first = 0
+        while first < TRIALS:
             points = LazyRows.stack(alphas[first:], trial)
             answers = yield Ask(points, until=Until.ADVERSARIAL, phase=RAY_PHASE)
             row = len(answers) - 1
@@ -143,19 +133,12 @@ class _Step:
                 break
             alpha, first = alphas[first + row], first + row + 1
             known = Iterate(trial(alpha), float(answers.distances[row]))
-            found = yield from self._inward(alpha, distance, known)
+            found = yield from search_inward(
+                problem, self.search, ray(alpha), distance, scale, known
+            )
             if found is not None and found.distance < distance:
                 return found, alpha
-        return self._iterate, alphas[-1]
-
-    def _inward(
-        self, alpha: float, distance: float, known: Iterate | None = None
-    ) -> Asking[Iterate | None]:
-        ray = self._ray(alpha)
-        return search_inward(self._problem, self._search, ray, distance, self._scale, known)
-
-    def _ray(self, alpha: float) -> Tensor:
-        return unit(self._theta - alpha * self._gradient)
+        return iterate, alphas[-1]
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,8 @@ class Kind(enum.StrEnum):
 
 
 class Method(enum.Enum):
-    """How an attack differs from the vanilla attack of its family: the words that a table shows, the
-    kind, and the title as the paper writes it."""
+    """How an attack differs from the vanilla attack of its family: the words that a table shows,
+    the kind, and the title as the paper writes it."""
 
     VANILLA = ("VA", Kind.VANILLA, "{}")
     AS = ("VA+AS", Kind.ASYMMETRIC, "{}+AS")

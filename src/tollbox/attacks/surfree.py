@@ -15,10 +15,9 @@ from ..core.ask import Asking, Iterate
 from ..core.problem import Problem
 from ..core.stop import Stop
 from ..parts.directions import Directions, TernarySpectrum
-from ..parts.paths import Circle, Segment
+from ..parts.paths import Circle, Quarter, Segment, Sweep
 from ..parts.registry import Limit
 from ..parts.searches import Search
-from ..parts.sweeps import Quarter, Sweep
 from .descent import FromBoundary
 
 

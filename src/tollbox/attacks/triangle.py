@@ -25,10 +25,9 @@ from ..core.problem import Problem
 from ..core.stop import Stop
 from ..engine.points import LinearPoint
 from ..parts.directions import Directions, SingleWaves
-from ..parts.paths import QUARTER_TURN, Circle, Path
+from ..parts.paths import QUARTER_TURN, SWEEP, Circle, Path
 from ..parts.registry import Fraction, Limit, PositiveFraction
 from ..parts.searches import Search
-from ..parts.sweeps import PHASE
 from ..parts.vectors import LazyRows
 from .descent import FromBoundary
 
@@ -87,7 +86,7 @@ class TriA(FromBoundary):
             beta = max(math.pi - 2 * alpha, 0.0) + min(MIN_BETA, alpha / 2)
             sides = [corner(circle, alpha, beta), corner(circle, alpha, -beta)]
             points = LazyRows.stack(sides, LinearPoint.point)
-            answers = yield Ask(points, until=Until.ADVERSARIAL, phase=PHASE)
+            answers = yield Ask(points, until=Until.ADVERSARIAL, phase=SWEEP)
             if not answers.adversarial[-1]:
                 alpha = max(alpha - 2 * self.fall, QUARTER_TURN - self.reach)
                 failed += 1

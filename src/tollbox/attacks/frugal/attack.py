@@ -62,12 +62,9 @@ class _FirstPoint(NamedTuple):
     """A first boundary point, and what the start showed about the model."""
 
     iterate: Iterate
-    slack: float
-    """Maximum gap between the point and the boundary."""
-    smooth: bool | None = None
-    """Whether the ray to it is smooth, if known."""
-    doubted: bool = False
-    """Whether the ray is not the surrogate's."""
+    slack: float  # the maximum gap between the point and the boundary
+    smooth: bool | None = None  # whether the ray to it is smooth, if known
+    doubted: bool = False  # whether the ray is not the surrogate's
 
 
 @dataclass
@@ -75,14 +72,10 @@ class _Option:
     """A source of directions, with the belief about its turns."""
 
     turns: TurnBelief
-    number: int
-    """Number of this option in notes."""
-    sampler: CalibratedSampler | None
-    """Sampler of the estimates; None for the surrogate."""
-    prior: int = 0
-    """Number of this option in `turns`."""
-    bins: int = FIRST_BINS
-    """Number of bins of its last search."""
+    number: int  # in notes
+    sampler: CalibratedSampler | None  # None for the surrogate
+    prior: int = 0  # its number in `turns`
+    bins: int = FIRST_BINS  # of its last search
 
 
 @dataclass(frozen=True)

@@ -152,12 +152,9 @@ def _widening(drift: float) -> Values:
 class Scores(NamedTuple):
     """The weights of an answer in an estimate."""
 
-    passed: float
-    """Weight of an adversarial answer."""
-    failed: float
-    """Minus the weight of another answer."""
-    share: float
-    """Expected share of adversarial answers."""
+    passed: float  # of an adversarial answer
+    failed: float  # minus the weight of another answer
+    share: float  # expected share of adversarial answers
 
     @property
     def information(self) -> float:
@@ -169,10 +166,8 @@ class Optimum(NamedTuple):
     """The best place for queries if the slope is known."""
 
     z: float
-    rate: float
-    """Information per cost."""
-    share: float
-    """Share of adversarial answers."""
+    rate: float  # information per cost
+    share: float  # share of adversarial answers
 
 
 @lru_cache(maxsize=64)

@@ -61,7 +61,7 @@ MIN_INFORMATION, MAX_INFORMATION = 5.0, 2000.0
 
 
 class TurnBelief:
-    """The belief about log q of each of some priors, for one image; `offsets` are the first mean and
+    """The belief about log q of each prior, for one image; `offsets` are the first mean and
     standard deviation of each prior's rho."""
 
     def __init__(self, *offsets: tuple[float, float]) -> None:
