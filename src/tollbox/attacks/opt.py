@@ -59,10 +59,8 @@ REACH = 0.01
 class Slope(NamedTuple):
     """The result of an estimate."""
 
-    gradient: Tensor
-    """The gradient of g, up to a factor that alpha absorbs."""
-    closest: Iterate
-    """The closest point that the estimate found, or x_t."""
+    gradient: Tensor  # of g, up to a factor that alpha absorbs
+    closest: Iterate  # the closest point that the estimate found, or x_t
 
 
 @dataclass(frozen=True)

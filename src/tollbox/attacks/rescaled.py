@@ -113,14 +113,10 @@ class _Rescaling:
         self._part, self._problem = part, problem
         blocks = _blocks(*problem.source.shape[1:])
         self._blocks = cycle([block for block in blocks if problem.may_change(*block)])
-        self._factors: Tensor | None = None
-        """The factors of all blocks; None if all are 1."""
-        self.best: Iterate | None = None
-        """The closest perturbation, if there is one to rescale."""
-        self._latest: Iterate | None = None
-        """The attack's iterate, until it is tried with the factors."""
-        self._seen: Tensor | None = None
-        """The last iterate of the attack that `update` took over."""
+        self._factors: Tensor | None = None  # of all blocks; None if all are 1
+        self.best: Iterate | None = None  # the closest point, if there is one to rescale
+        self._latest: Iterate | None = None  # the attack's, until it is tried with the factors
+        self._seen: Tensor | None = None  # the last point of the attack that `update` took over
 
     def update(self) -> None:
         """Take over the latest iterate of the attack, if it is new."""

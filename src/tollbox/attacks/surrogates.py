@@ -153,11 +153,9 @@ def _gradient(
         flagged = sorted(problem.goal.flagged or ())
         largest = max(*flagged, problem.target or 0)
         if largest >= len(logits):
-            found = (
-                f"has {len(logits)} classes, but class {largest} belongs to an image or its goal"
-            )
+            given = f"has {len(logits)} classes, but class {largest} is that of an image or goal"
             expected = "the classes of the model under test"
-            raise InputError(found, expected=expected, input="surrogate")
+            raise InputError(given, expected=expected, input="surrogate")
         if problem.target is None:
             others = [each for each in range(len(logits)) if not problem.goal.flags(each)]
             rival = logits[others].amax()

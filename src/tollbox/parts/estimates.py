@@ -11,13 +11,6 @@ HSJA.) If all answers agree, g is 0. The estimate is then plus or minus the mean
 the published code of HSJA and the others. Around a centre that was moved outward, such answers say
 nothing about the boundary: `Agrest(refuse_one_sided=True)` returns None instead.
 
-    MonteCarlo       around the boundary point itself
-    Agrest           around a point farther out, by the paper's schedule
-    Biased           around a point farther out, by feedback (Stealthy GeoDA)
-    OptStyle         from distances to the boundary along similar rays (Stealthy HSJA)
-    RelativeRadius   any of the first three, with delta |x_t - x*| / d^power; 0.1 at t = 1 (HSJA)
-    AdaptiveRadius   the same, with delta_{t+1} = delta_t (1/2 + p), p the adversarial share (qFool)
-
 For OptStyle, theta is the unit vector from x* to x_t, and g(theta) = |x_t - x*| the distance to the
 boundary along it (Cheng et al. 2019). Each of q rays theta_i = unit(theta + beta u_i), u_i uniform
 on the sphere, is searched from (1 + reach) g inward to (1 - reach) g. The distance decreases in the
@@ -73,7 +66,6 @@ from .vectors import sum_weights, unit, unit_rows
 
 PHASE = "estimate"
 FIRST_DELTA = 0.1
-"""The relative radius at t = 1."""
 LARGEST_SHARE = 0.1
 """Maximum adaptive radius, as a share of the distance."""
 MIN_ROUNDINGS = 10
@@ -147,8 +139,7 @@ class _DirectionSums(NamedTuple):
 
     asked: int
     adversarial: int
-    sums: Tensor
-    """The sums of adversarial displacements and of all displacements."""
+    sums: Tensor  # of adversarial displacements, and of all
     shape: torch.Size
 
     @property
@@ -358,7 +349,7 @@ def _resolved(problem: Problem, delta: float) -> float:
 
 @register(Estimate)
 class RelativeRadius(_Radius):
-    """An estimate with the radius delta |x_t - x*| / d^power."""
+    """An estimate with the radius delta |x_t - x*| / d^power; 0.1 at t = 1 (HSJA)."""
 
     delta: Positive = 0.01
     power: Power = 0.0
@@ -374,7 +365,7 @@ class RelativeRadius(_Radius):
 
 @register(Estimate)
 class AdaptiveRadius(_Radius):
-    """An estimate with a radius that starts at `delta` and adapts to the answers."""
+    """An estimate with delta_{t+1} = delta_t (1/2 + p), p the adversarial share (qFool)."""
 
     delta: Positive = 0.0045
 

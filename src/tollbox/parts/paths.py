@@ -17,11 +17,6 @@ is the closest to x*.
 
 A sweep is a part that chooses the piece of the circle to search. It may send queries. It returns an
 arc whose start is adversarial, or None if no point on the circle is.
-
-    Quarter       all of it, from x_t to the source: the paper's T
-    ToDirection   up to the angle between x_t - x* and the direction, as in the published CGBA code
-    Galloping     between the last adversarial and the first other of 45, 67.5, ... degrees
-    SignedGrid    between two of a few angles on both sides, up to an adaptive largest angle
 """
 
 from __future__ import annotations
@@ -192,7 +187,8 @@ class Quarter:
 
 @register(Sweep)
 class ToDirection:
-    """From x_t to the angle of the direction, where a plane with that normal is closest."""
+    """From x_t to the angle of the direction, where a plane with that normal is closest, as in the
+    published code of CGBA."""
 
     def begin(self) -> Sweeping:
         def sweep(iterate: Iterate, circle: Circle) -> Asking[Arc | None]:

@@ -1,11 +1,5 @@
 """Starts: a first adversarial point. Every failed try costs a flagged answer, so tries are limited.
 
-    GrowingNoise   noise of increasing strength (the paper)
-    NoiseImage     an image of uniform noise
-    UniformNoise   the same, blended with the source (HSJA)
-    Pool           images of other classes, by increasing distance
-    GaussianRays   the closest boundary along a hundred Gaussian directions (OPT, Cheng et al. 2019)
-
 A start image of the problem (`Problem.start_image`, `starts` of `tollbox.run`) takes precedence
 over all of them; a targeted run needs one of the target class. A start returns a point or None.
 """

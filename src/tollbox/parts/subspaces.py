@@ -5,13 +5,9 @@ each axis, of the image or of each block. Its basis is a product of two: a plane
 becomes the plane A Z B^T, with A (h x h') and B (w x w') of orthonormal columns, and a plane X has
 the coefficients A^T X B. Lengths and angles are preserved. Any height and width is possible.
 
-    Full()               the whole space
-    Dct(factor)          DCT_full: the lowest 1/factor of the frequencies along each axis
-    Dct(factor, block=8) DCT_8x8: the same in every 8x8 block; a last block may be smaller
-    Resize(factor)       small images enlarged by bilinear interpolation (QEBA)
-
-`Resize` is a prior, not a subspace: its columns overlap and are not orthonormal, so it draws more
-of the lowest frequencies. Other priors are in priors.py.
+The paper's DCT_full is `Dct(factor)`, and its DCT_8x8 is `Dct(factor, block=8)`; a last block may be
+smaller. `Resize` (QEBA) is a prior, not a subspace: its columns overlap and are not orthonormal, so
+it draws more of the lowest frequencies. Other priors are in priors.py.
 
 1. A plane comes out the same, bit for bit, alone or among others (rule 4 of the design). Matrix
    products do not guarantee this: a library chooses its kernel by the number of rows and by memory

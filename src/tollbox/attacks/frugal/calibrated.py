@@ -190,8 +190,7 @@ class CalibratedSampler:
 class _Chunk(NamedTuple):
     shift: float
     rows: int
-    sums: Tensor
-    """The sums of adversarial displacements and of all displacements."""
+    sums: Tensor  # of adversarial displacements, and of all
 
 
 class _ScoredSum:

@@ -81,10 +81,8 @@ class RayHit(NamedTuple):
     iterate: Iterate
     way: Tensor
     radius: float
-    smooth: bool | None = None
-    """Whether the ray is smooth, which shows what the model responds to; None if unknown."""
-    given: bool = False
-    """Whether this is the given ray."""
+    smooth: bool | None = None  # which shows what the model responds to; None if unknown
+    given: bool = False  # whether this is the given ray
 
 
 @register(Start)
