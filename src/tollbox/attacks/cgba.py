@@ -56,6 +56,6 @@ class CGBAH(Descent):
             points = LazyRows.stack(
                 range(1, self.halvings + 1), lambda k: circle.at_unknown(theta * 0.5**k)
             )
-            return step_and_project(problem, iterate, points, project, phase=SWEEP)
+            return step_and_project(problem, iterate, points, project, SWEEP)
 
         return move

@@ -22,7 +22,7 @@ from ..core.metric import Metric
 from ..core.problem import Problem
 from ..core.stop import Stop
 from ..parts.estimates import Estimate
-from ..parts.paths import Box, Path, Segment, inward
+from ..parts.paths import Path, inward
 from ..parts.registry import Checked, Count, Limit
 from ..parts.searches import Search
 from ..parts.starts import Start, find_start
@@ -102,14 +102,10 @@ class Descent(FromBoundary):
 
 
 def step_and_project(
-    problem: Problem,
-    iterate: Iterate,
-    points: Rows,
-    project: Project,
-    *,
-    path: type[Segment | Box] = Segment,
-    phase: str = "step",
+    problem: Problem, iterate: Iterate, points: Rows, project: Project, phase: str = "step"
 ) -> Asking[Iterate]:
     """Search from the first adversarial point to the source, or return the iterate if none is."""
     moved = yield from first_adversarial(points, phase)
-    return iterate if moved is None else (yield from project(path(problem.source, moved)))
+    if moved is None:
+        return iterate
+    return (yield from project(inward(problem.source, moved, problem.norm)))

@@ -24,7 +24,6 @@ from torch import Tensor
 from ..core.ask import Asking, Iterate
 from ..core.metric import Metric
 from ..core.problem import Problem
-from ..parts.paths import Box
 from ..parts.registry import Count, Depth
 from ..parts.vectors import LazyRows
 from .descent import Descent, Move, Project, step_and_project
@@ -74,7 +73,7 @@ class HSJALinf(Halving):
         def move(t: int, iterate: Iterate, direction: Tensor, project: Project) -> Asking[Iterate]:
             step = direction.sign() * (iterate.distance / math.sqrt(t))
             points = _halved(iterate.point, step, self.halvings)
-            return step_and_project(problem, iterate, points, project, path=Box)
+            return step_and_project(problem, iterate, points, project)
 
         return move
 

@@ -134,11 +134,8 @@ class Texture(Checked):
     def _even_texture(self, source: Tensor) -> Tensor:
         """Return the image's fine texture (c, h, w) with about the same energy everywhere."""
         channels, height, width = source.shape
-        light = source.new_ones(channels)
-        if channels == 3:
-            light = torch.tensor(BRIGHTNESS, dtype=source.dtype)
-            light = light.to(source.device, non_blocking=True)
-        light = unit(light)
+        mix = BRIGHTNESS if channels == 3 else (1.0,) * channels
+        light = unit(constant(np.array, source, mix))
         # A copy is aligned wherever the image lies in a batch (see subspaces.py).
         plane = torch.einsum("chw,c->hw", source.clone(), light)
         high, wide = cosine_columns(height, 1.0, source), cosine_columns(width, 1.0, source)

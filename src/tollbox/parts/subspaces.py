@@ -5,7 +5,7 @@ each axis, of the image or of each block. Its basis is a product of two: a plane
 becomes the plane A Z B^T, with A (h x h') and B (w x w') of orthonormal columns, and a plane X has
 the coefficients A^T X B. Lengths and angles are preserved. Any height and width is possible.
 
-The paper's DCT_full is `Dct(factor)`, and its DCT_8x8 is `Dct(factor, block=8)`; a last block may be
+The paper's DCT_full is `Dct(factor)`, its DCT_8x8 `Dct(factor, block=8)`; a last block may be
 smaller. `Resize` (QEBA) is a prior, not a subspace: its columns overlap and are not orthonormal, so
 it draws more of the lowest frequencies. Other priors are in priors.py.
 
