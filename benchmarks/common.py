@@ -23,7 +23,7 @@ from torch import Tensor
 
 import tollbox as tb
 from tollbox.core.noise import content_hash
-from tollbox.parts.radii import RelativeRadius
+from tollbox.parts.estimates import RelativeRadius
 
 EVERY = 10.0
 """Seconds between two lines about progress."""

@@ -10,7 +10,7 @@ and in float32 at one shape. Rule 5: 8-bit points. Rule 6: out of memory. Rule 7
 but the one per batch (any other is an error, which ends the cell). Rule 4 also where a detector
 watches; what it says is waited for, so there rule 7 does not hold.
 
-Also: kernels (`core/kernels.py`, `frugal/direction_blocks.py`) make what plain torch makes.
+Also: kernels (`core/kernels.py`, `frugal/calibrated.py`) make what plain torch makes.
 
 Rule 9, with `--net`: a study in fp32 and in TF32, killed again and again with one process and with
 two, ends like the unbroken one, bit for bit if it is `exact` (`killed.py`). On a CPU that is all.
@@ -32,7 +32,7 @@ from torch import Tensor, nn
 
 import tollbox as tb
 from tollbox import testing
-from tollbox.attacks.frugal.direction_blocks import DirectionStream, block_containing
+from tollbox.attacks.frugal.calibrated import DirectionStream, block_containing
 from tollbox.engine.points import LinearPoint, write
 from tollbox.parts.paths import Circle
 from tollbox.parts.priors import Photo, Reweighed, Spectrum

@@ -729,7 +729,7 @@ MUTANTS = [
     ),
     Mutant(
         "radii: whatever the dimension",
-        "parts/radii.py",
+        "parts/estimates.py",
         "iterate.distance / problem.dimension**self.power",
         "iterate.distance",
         tests=["tests/unit/test_geometric.py"],
@@ -758,8 +758,8 @@ MUTANTS = [
     Mutant(
         "paper: phi-hat with the weights swapped",
         "parts/estimates.py",
-        "return self._image((1 - share) * passed + share * failed)",
-        "return self._image(share * passed + (1 - share) * failed)",
+        "return unit((1 - share) * passed + share * failed)",
+        "return unit(share * passed + (1 - share) * failed)",
         tests=named("φ̂, 3.2"),
     ),
     Mutant(

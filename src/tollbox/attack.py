@@ -27,9 +27,9 @@ from .engine.engine import Engine as Engine
 from .engine.engine import Progress as Progress
 from .parts.directions import Directions as Directions
 from .parts.estimates import Estimate as Estimate
+from .parts.paths import Sweep as Sweep
 from .parts.registry import register as register
 from .parts.searches import Search as Search
 from .parts.starts import Start as Start
 from .parts.subspaces import Prior as Prior
 from .parts.subspaces import Subspace as Subspace
-from .parts.sweeps import Sweep as Sweep

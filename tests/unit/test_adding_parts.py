@@ -43,7 +43,7 @@ PRIOR = '''
 from dataclasses import dataclass
 import torch
 from tollbox.parts.registry import register
-from tollbox.parts.subspaces import Prior
+from tollbox.parts.subspaces import Drawing, Prior
 
 @register(Prior)
 @dataclass(frozen=True)
@@ -53,18 +53,13 @@ class Stripes:
         return image[0] * image[1]
 
     def begin(self, problem):
-        return Drawing(tuple(problem.source.shape))
+        image = tuple(problem.source.shape)
 
-class Drawing:
-    def __init__(self, image):
-        self.image, self.shape = image, (*image[:2], 1)
+        def make(rows, length):
+            planes = rows.expand(-1, *image)
+            return planes / torch.linalg.vector_norm(planes, dim=(1, 2, 3), keepdim=True) * length
 
-    def at(self, point):
-        return self
-
-    def __call__(self, rows, length):
-        planes = rows.expand(-1, *self.image)
-        return planes / torch.linalg.vector_norm(planes, dim=(1, 2, 3), keepdim=True) * length
+        return Drawing((*image[:2], 1), make)
 '''
 ATTACK = '''
 from dataclasses import dataclass

@@ -36,7 +36,7 @@ def test_the_exported_names_are_these_and_documented():
         tb.Cell  # noqa: B018
 
 
-@pytest.mark.parametrize("package", [tb, tb.studies, tb.data, tb.interop])
+@pytest.mark.parametrize("package", [tb, tb.studies, tb.data])
 def test_type_checkers_see_the_names_that_are_imported_on_first_use(package):
     """The table of a package, and its imports for type checkers, are the same."""
     tree = ast.parse(Path(package.__file__).read_text())

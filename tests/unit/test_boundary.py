@@ -10,7 +10,7 @@ from driver import drive
 
 import tollbox as tb
 from tollbox import testing
-from tollbox.attacks.boundary import SOURCE_RATES, _Proposals, _Window
+from tollbox.attacks.boundary import SOURCE_RATES, _proposals, _Window
 from tollbox.core.ask import Iterate
 from tollbox.core.metric import Metric
 from tollbox.core.stop import Stop
@@ -28,7 +28,7 @@ def proposals(distance=1.0, s=0.3, e=0.1, source=GREY):
     problem = tb.attack.Problem(source, 0)
     away = testing._unit(5, SHAPE).view(SHAPE) * distance
     iterate = Iterate(source + away, distance)
-    return away, _Proposals(source, iterate, problem.noise("walk", 0, 50), 0, 50, (s, e))
+    return away, _proposals(source, iterate, problem.noise("walk", 0, 50), s, e)
 
 
 def label(boundary):
@@ -38,9 +38,9 @@ def label(boundary):
 @pytest.mark.parametrize(("s", "e"), [(0.01, 0.01), (0.3, 0.1), (1.0, 0.5)])
 def test_the_steps_are_across_and_inward_by_their_shares(s, e):
     """y lies on the sphere, turned by atan(s); z on the way from y to the source, e r nearer."""
-    away, points = proposals(0.8, s, e)
+    away, pair = proposals(0.8, s, e)
     for row in range(5):
-        z, y = (each - GREY for each in points.pair(row))
+        z, y = (each - GREY for each in pair(row))
         assert norm(y) == pytest.approx(0.8)
         assert float((y * away).sum()) / 0.8**2 == pytest.approx(1 / math.sqrt(1 + s * s))
         assert torch.allclose(z, (1 - e) * y, atol=1e-12)
@@ -48,8 +48,8 @@ def test_the_steps_are_across_and_inward_by_their_shares(s, e):
 
 def test_directions_differ_from_step_to_step_and_have_no_mean():
     """The mean of 50 units across a vector in 192 dimensions has a length of about 1/sqrt(50)."""
-    away, points = proposals(s=0.5)
-    across = torch.stack([points.pair(row)[1] - GREY for row in range(50)])
+    away, pair = proposals(s=0.5)
+    across = torch.stack([pair(row)[1] - GREY for row in range(50)])
     across = across * math.sqrt(1.25) - away
     assert all(norm(each) == pytest.approx(0.5) for each in across)
     assert norm(across.mean(0)) / 0.5 == pytest.approx(1 / math.sqrt(50), rel=0.3)
@@ -62,9 +62,9 @@ def test_where_pixels_clip_a_step_is_as_near_as_it_should_be_and_no_nearer():
     problem = tb.attack.Problem(white, 0)
     noise = problem.noise("walk", 0, 5)
     for e, kept in ((0.5, True), (1e-3, False)):
-        points = _Proposals(white, Iterate(white + away, 1.0), noise, 0, 5, (1.0, e))
+        pair = _proposals(white, Iterate(white + away, 1.0), noise, 1.0, e)
         for row in range(5):
-            z, y = points.pair(row)
+            z, y = pair(row)
             assert 0 <= float(z.min()) <= float(z.max()) <= 1
             assert norm(y - white) < 0.999  # clipped
             assert norm(z - white) == pytest.approx(1 - e if kept else norm(y - white))
@@ -90,8 +90,7 @@ def walked(attack, problem, iterate, ask):
     s, e = attack.orthogonal_step, attack.source_step
     asked, iterates, last_y, last_z = [], [], [], []
     for step in range(1, attack.steps + 1):
-        points = _Proposals(problem.source, iterate, noise, step - 1, 1, (s, e))
-        z, y = points.pair(0)
+        z, y = _proposals(problem.source, iterate, noise, s, e)(step - 1)
         asked.append(z)
         good = ask(z)
         if step % attack.check_every == 0:

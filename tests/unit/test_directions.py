@@ -30,7 +30,7 @@ def turns(part, image, count, seed=0, of=None, away=None):
     """The first `count` directions of `of` or so many, as rows."""
     away = outward(image) if away is None else away
     turn = part.begin(tb.attack.Problem(image, 0, seed=seed), of or count, away)
-    return torch.stack([turn() for _ in range(count)])
+    return torch.stack([next(turn) for _ in range(count)])
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -207,7 +207,7 @@ def test_two_images_under_way_have_a_memory_each():
         part.begin(tb.attack.Problem(picture(seed=k), 0), 20, outward(picture(seed=k)))
         for k in (0, 1)
     )
-    mixed = [(one(), other()) for _ in range(20)]
+    mixed = [(next(one), next(other)) for _ in range(20)]
     assert torch.equal(torch.stack([a for a, _ in mixed]), wanted[0])
     assert torch.equal(torch.stack([b for _, b in mixed]), wanted[1])
 

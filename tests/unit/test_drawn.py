@@ -7,17 +7,17 @@ import torch
 from driver import drive
 
 import tollbox as tb
-from tollbox.attacks.frugal import direction_blocks as drawn
-from tollbox.attacks.frugal.calibrated import CalibratedSampler
-from tollbox.attacks.frugal.direction_blocks import (
+from tollbox.attacks.frugal import calibrated as drawn
+from tollbox.attacks.frugal.calibrated import (
     LARGEST_BLOCK,
     SMALLEST_BLOCK,
+    CalibratedSampler,
     DirectionStream,
     block_containing,
 )
 from tollbox.core.ask import Iterate
 from tollbox.parts.priors import Photo, Reweighed, Spectrum, Texture
-from tollbox.parts.subspaces import Dct, Full, Recordable
+from tollbox.parts.subspaces import Dct, Full
 
 SHAPE = (3, 16, 16)
 PRIORS = [Full(), Dct(4), Spectrum(5), Texture(), Photo(), Reweighed()]
@@ -59,10 +59,10 @@ def test_a_drawing_with_its_tensors_in_other_memory_is_the_same(prior, monkeypat
     one = problem()
     for point in (one.source + 0.1, one.source.flip(-1)):
         drawing = prior.begin(one).at(point)
-        assert isinstance(drawing, Recordable)
+        assert drawing.kind is not None
         noise = one.noise("test", 1, 1 << 20, drawing.shape)
         directions = DirectionStream(drawing, noise)
-        directions._recordable = drawing  # as on a CUDA device
+        directions._recorded = True  # as on a CUDA device
         parts = [directions[0:8], directions[8:40], directions[40:45], directions[45:200]]
         assert torch.equal(torch.cat(parts), drawing(noise[0:200], 1.0))
     assert len(made) == 2  # one for each size of a block, whatever the point

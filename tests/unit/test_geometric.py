@@ -21,15 +21,20 @@ from tollbox.attacks.hsja import QEBA
 from tollbox.attacks.qfool import QFool
 from tollbox.attacks.rescaled import PHASE as RESCALE
 from tollbox.attacks.rescaled import Rescaled
-from tollbox.attacks.triangle import Corner, TriA
+from tollbox.attacks.triangle import TriA, corner
 from tollbox.attacks.ttba import TtBA, step_of
 from tollbox.core.ask import Ask, Iterate, at_once
 from tollbox.core.stop import Stop
 from tollbox.parts.directions import SingleWaves
-from tollbox.parts.estimates import Agrest, MonteCarlo
+from tollbox.parts.estimates import (
+    MIN_ROUNDINGS,
+    AdaptiveRadius,
+    Agrest,
+    MonteCarlo,
+    RelativeRadius,
+)
 from tollbox.parts.paths import Circle, Segment
-from tollbox.parts.radii import MIN_ROUNDINGS, AdaptiveRadius, RelativeRadius, ThetaSearch
-from tollbox.parts.searches import BinarySearch
+from tollbox.parts.searches import BinarySearch, ThetaSearch
 from tollbox.parts.subspaces import Dct, Resize, bilinear_basis
 
 SHAPE = (3, 16, 16)
@@ -154,13 +159,13 @@ def test_the_corner_of_a_triangle_is_where_the_law_of_sines_has_it():
     point = GREY + math.sqrt(2) * DIAGONAL
     circle = Circle.through(GREY, point, NORMAL)
     for alpha, beta in ((math.pi / 2, 0.3), (1.5, 0.5), (1.65, -0.4)):
-        corner = Corner(circle, alpha).at(beta).point()
-        one, other = corner - GREY, corner - point
+        third = corner(circle, alpha, beta).point()
+        one, other = third - GREY, third - point
         ratio = math.sin(alpha + abs(beta)) / math.sin(alpha)
         assert norm(one) == pytest.approx(math.sqrt(2) * ratio)
         cosine = float((one * other).sum()) / norm(one) / norm(other)
         assert math.acos(cosine) == pytest.approx(alpha)
-    assert Corner(circle, math.pi / 2).at(0.3).point().allclose(circle.at(0.3).point())
+    assert corner(circle, math.pi / 2, 0.3).point().allclose(circle.at(0.3).point())
 
 
 @dataclass(frozen=True)
@@ -171,8 +176,7 @@ class Turning:
     rows = 1
 
     def begin(self, problem, count, away):
-        listed = iter(self.directions * count)
-        return lambda: next(listed)
+        return iter(self.directions * count)
 
 
 def triangle(directions, iterations, **more):
@@ -213,7 +217,7 @@ def test_single_waves_have_one_coefficient_a_channel_and_are_spread_evenly():
     problem = tb.attack.Problem(GREY, 0)
     space = Dct(4)
     turn = SingleWaves(space).begin(problem, 640, GREY)
-    found = torch.cat([space.project(turn()[None]) for _ in range(640)]).flatten(2)
+    found = torch.cat([space.project(next(turn)[None]) for _ in range(640)]).flatten(2)
     assert found.pow(2).sum((1, 2)).allclose(torch.ones(640, dtype=torch.float64))
     chosen = found.abs() > 1e-9
     assert chosen.sum(-1).eq(1).all()

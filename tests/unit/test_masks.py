@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -110,7 +112,7 @@ def test_a_masked_drawing_can_be_recorded_if_the_drawing_can():
     given = problem()
     drawing, other = drawing_for(given, Photo()), drawing_for(given, Full())
     assert drawing.kind != drawing_for(problem(mask=None), Photo()).kind
-    again = drawing.holding(*drawing.tensors)
+    again = replace(drawing, tensors=drawing.tensors)
     noise = given.noise("x", 1, 3, drawing.shape)[0:3]
     assert torch.equal(again(noise, 1.0), drawing(noise, 1.0))
     assert len(other.tensors) == 1
@@ -129,7 +131,7 @@ def test_surfrees_directions_are_orthogonal_within_the_mask():
     given = problem()
     away = given.within_mask(picture(1)) - given.source
     turn = TernarySpectrum(memory=8).begin(given, 8, away)
-    made = torch.stack([turn() for _ in range(8)])
+    made = torch.stack([next(turn) for _ in range(8)])
     assert not made[:, OUTSIDE].any()
     everything = torch.cat([made, away[None] / torch.linalg.vector_norm(away)]).flatten(1)
     assert torch.allclose(everything @ everything.T, torch.eye(9).double(), atol=1e-9)
@@ -137,7 +139,7 @@ def test_surfrees_directions_are_orthogonal_within_the_mask():
 
 def test_waves_are_within_the_mask():
     turn = SingleWaves().begin(problem(), 5, picture())
-    made = torch.stack([turn() for _ in range(5)])
+    made = torch.stack([next(turn) for _ in range(5)])
     assert not made[:, OUTSIDE].any()
     assert norms(made).tolist() == pytest.approx([1.0] * 5)
 

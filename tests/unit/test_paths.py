@@ -14,9 +14,17 @@ import tollbox as tb
 from tollbox import testing
 from tollbox.core.ask import Iterate
 from tollbox.engine.points import write
-from tollbox.parts.paths import QUARTER_TURN, Arc, Circle, Segment
+from tollbox.parts.paths import (
+    QUARTER_TURN,
+    Arc,
+    Circle,
+    Galloping,
+    Quarter,
+    Segment,
+    SignedGrid,
+    ToDirection,
+)
 from tollbox.parts.searches import AsymmetricSearch, BinarySearch, LineSearch, OptimalSearch
-from tollbox.parts.sweeps import Galloping, Quarter, SignedGrid, ToDirection
 from tollbox.theory import search_costs
 
 SHAPE = (3, 16, 16)
@@ -206,8 +214,12 @@ def plane(s):
     return label
 
 
+def circle(s):
+    return Circle.through(s.source, s.found.point, s.g)
+
+
 def sweep(part, s, label):
-    return drive(part.begin(s.problem)(s.found, s.g), s.problem, label)
+    return drive(part.begin()(s.found, circle(s)), s.problem, label)
 
 
 def angle(s, point):
@@ -302,10 +314,10 @@ def test_the_signed_grid_tries_both_sides_from_the_largest_angle_down(hit):
 
 def test_the_signed_grid_shrinks_on_failure_and_grows_on_success():
     s = scene(0.5)
-    sweep = SignedGrid(largest=30, rho=0.5, grid=2).begin(s.problem)
+    sweep = SignedGrid(largest=30, rho=0.5, grid=2).begin()
     largest = []
     for outcome in (0, 1, 1, 0, 0, 1):
-        done = drive(sweep(s.found, s.g), s.problem, lambda point, outcome=outcome: outcome)
+        done = drive(sweep(s.found, circle(s)), s.problem, lambda point, outcome=outcome: outcome)
         largest.append(math.degrees(angle(s, done.points[0])))
         assert (done.returned is None) == (outcome == 0)
         assert len(done.points) == (1 if outcome else 4)
@@ -314,9 +326,9 @@ def test_the_signed_grid_shrinks_on_failure_and_grows_on_success():
 
 def test_the_signed_grid_grows_to_half_a_turn_at_most():
     s = scene(0.5)
-    sweep = SignedGrid(largest=100, rho=0.5, grid=1).begin(s.problem)
+    sweep = SignedGrid(largest=100, rho=0.5, grid=1).begin()
     for _ in range(3):
-        done = drive(sweep(s.found, s.g), s.problem, lambda point: 1)
+        done = drive(sweep(s.found, circle(s)), s.problem, lambda point: 1)
     assert done.returned.first == pytest.approx(math.pi)
 
 
@@ -324,8 +336,8 @@ def test_the_memory_of_a_sweep_is_that_of_one_image():
     s = scene(0.5)
     part = SignedGrid(rho=0.5)
     for _ in range(2):
-        one = part.begin(s.problem)
-        done = drive(one(s.found, s.g), s.problem, lambda point: 0)
+        one = part.begin()
+        done = drive(one(s.found, circle(s)), s.problem, lambda point: 0)
         assert math.degrees(angle(s, done.points[0])) == pytest.approx(30)
 
 

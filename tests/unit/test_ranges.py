@@ -38,14 +38,26 @@ from tollbox.core.validation import (
 )
 from tollbox.errors import InputError
 from tollbox.parts.directions import TernarySpectrum
-from tollbox.parts.estimates import Agrest, Biased, MonteCarlo, OptStyle
+from tollbox.parts.estimates import (
+    AdaptiveRadius,
+    Agrest,
+    Biased,
+    MonteCarlo,
+    OptStyle,
+    RelativeRadius,
+)
+from tollbox.parts.paths import Galloping, SignedGrid
 from tollbox.parts.priors import Photo, Reweighed, Spectrum, Texture
-from tollbox.parts.radii import AdaptiveRadius, RelativeRadius, ThetaSearch
 from tollbox.parts.registry import PARTS
-from tollbox.parts.searches import AsymmetricSearch, BinarySearch, LineSearch, OptimalSearch
+from tollbox.parts.searches import (
+    AsymmetricSearch,
+    BinarySearch,
+    LineSearch,
+    OptimalSearch,
+    ThetaSearch,
+)
 from tollbox.parts.starts import GaussianRays, GrowingNoise, NoiseImage, UniformNoise
 from tollbox.parts.subspaces import Dct, Resize
-from tollbox.parts.sweeps import Galloping, SignedGrid
 from tollbox.studies.study import Study
 
 ATTACKS = {type(tb.preset(name)): tb.preset(name) for name in tb.presets()}
@@ -156,7 +168,7 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (Reweighed, "low"): WAVES,
     (Reweighed, "high"): WAVES,
     (Dct, "factor"): ([1, 1.5, 1e300], [0, 0.99, -4], "a finite number of 1 or more"),
-    (Dct, "block"): ([None, 1, 10**12], [0, -8], "a side of 1 or more, or None"),
+    (Dct, "block"): ([None, 1, 10**12], [0, -8], "a whole number of 1 or more, or None"),
     (Resize, "factor"): ([1, 1.5, 1e300], [0, 0.99, -4], "a finite number of 1 or more"),
     (HSJA, "queries"): COUNT,
     (HSJA, "halvings"): HALVED,

@@ -15,8 +15,8 @@ from tollbox import testing
 from tollbox.attacks.rays import RayS, RaySL2, blocks
 from tollbox.core.ask import Iterate
 from tollbox.core.metric import Metric
+from tollbox.parts.estimates import MIN_ROUNDINGS, RelativeRadius
 from tollbox.parts.paths import Box, Ray, Segment, inward
-from tollbox.parts.radii import MIN_ROUNDINGS, RelativeRadius
 from tollbox.parts.searches import BinarySearch, LineSearch
 
 SHAPE = (3, 4, 4)

@@ -15,14 +15,14 @@ from tollbox.attacks.frugal import ray_start as inward
 from tollbox.attacks.frugal.calibrated import Calibrated
 from tollbox.attacks.frugal.ray_start import RayStart
 from tollbox.errors import InputError
-from tollbox.parts import directions, estimates, priors, radii, searches, starts, subspaces, sweeps
+from tollbox.parts import directions, estimates, paths, priors, searches, starts, subspaces
 from tollbox.parts import starts as gaussian_rays
 from tollbox.parts.estimates import Agrest, OptStyle
+from tollbox.parts.paths import Galloping
 from tollbox.parts.priors import Photo, Reweighed, Spectrum
 from tollbox.parts.registry import PARTS
 from tollbox.parts.searches import AsymmetricSearch, LineSearch, OptimalSearch
 from tollbox.parts.subspaces import Dct
-from tollbox.parts.sweeps import Galloping
 from tollbox.studies.overrides import PART
 from tollbox.studies.study import Study
 
@@ -225,7 +225,7 @@ def test_what_a_part_itself_refuses_is_told_with_its_key() -> None:
     lines = ["[attacks.directions.subspace]", "factor = 2", "block = 0"]
     assert refused("surfree", *lines) == (
         "study.toml, line 11: directions.subspace.block in [[attacks]] number 1 is 0: expected a "
-        "side of 1 or more, or None."
+        "whole number of 1 or more, or None."
     )
 
 
@@ -235,7 +235,7 @@ def test_every_part_can_take_the_place_of_its_kind(kind: Any) -> None:
         ("a-cgba", starts.Start, "start"),
         ("a-cgba", searches.Search, "search"),
         ("a-cgba", estimates.Estimate, "estimate"),
-        ("a-cgba", sweeps.Sweep, "sweep"),
+        ("a-cgba", paths.Sweep, "sweep"),
         ("surfree", directions.Directions, "directions"),
         ("surfree", subspaces.Subspace, "directions.subspace"),
         ("frugal", subspaces.Prior, "prior"),
@@ -251,9 +251,9 @@ def test_every_part_can_take_the_place_of_its_kind(kind: Any) -> None:
 
 def test_every_part_of_ours_is_known() -> None:
     """Whoever adds a part registers it, unless it takes more than numbers and words."""
-    not_parts = {"Tolerance", "SplitRule", "OptimalRule", "Pool", "TensorDrawing"}
-    modules = [starts, searches, estimates, subspaces, directions, sweeps]
-    modules += [calibrated, gaussian_rays, inward, priors, radii]
+    not_parts = {"Tolerance", "SplitRule", "OptimalRule", "Pool", "Drawing", "Sampling", "Circle"}
+    modules = [starts, searches, estimates, subspaces, directions, paths]
+    modules += [calibrated, gaussian_rays, inward, priors]
     found = {
         name
         for module in modules

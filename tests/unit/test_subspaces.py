@@ -190,7 +190,7 @@ def test_a_factor_below_one_is_refused(factor):
 
 @pytest.mark.parametrize("block", [0, -8])
 def test_a_block_without_a_side_is_refused(block):
-    with pytest.raises(InputError, match=r"block is .*expected a side of 1 or more"):
+    with pytest.raises(InputError, match=r"block is .*expected a whole number of 1 or more"):
         Dct(2, block=block)
 
 

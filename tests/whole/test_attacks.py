@@ -17,9 +17,9 @@ from tollbox.attacks.geoda import GeoDA
 from tollbox.attacks.hsja import HSJA
 from tollbox.core.ask import Iterate, at_once
 from tollbox.core.stop import Stop
+from tollbox.parts.paths import Galloping, Quarter, ToDirection
 from tollbox.parts.searches import BinarySearch
 from tollbox.parts.starts import GrowingNoise
-from tollbox.parts.sweeps import Galloping, Quarter, ToDirection
 
 SHAPE = (3, 16, 16)
 TWINS = [

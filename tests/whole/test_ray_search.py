@@ -15,7 +15,7 @@ from driver import drive
 
 import tollbox as tb
 from tollbox import testing
-from tollbox.attacks.opt import OPT, SignOPT, Slope, descend_rays
+from tollbox.attacks.opt import OPT, RayDescent, SignOPT, Slope
 from tollbox.core.ask import Iterate, at_once
 from tollbox.core.stop import Stop
 from tollbox.parts.rays import FARTHEST
@@ -73,7 +73,7 @@ def turned(found, units, beta):
 def test_opt_has_the_slope_of_the_differences(beyond):
     problem, found = tb.attack.Problem(GREY, 0), at_angle(1.2)
     attack = OPT(At(found), FINE, directions=7, from_beyond=beyond)
-    done = drive(attack._estimate(problem, 3, found, 0.01, 1.0), problem, label)
+    done = drive(attack.slope(problem, 3, found, 0.01, 1.0), problem, label)
     units = drawn(problem, 3, 7)
     values = 1 / (turned(found, units, 0.01) @ NORMAL.flatten())
     wanted = ((values - found.distance) / 0.01) @ units / 7
@@ -89,7 +89,7 @@ def test_opts_slope_is_uphill_on_average():
     of it; 5 of them are 0.35."""
     problem, found = tb.attack.Problem(GREY, 0), at_angle(1.0)
     attack = OPT(At(found), BinarySearch(1e-6), directions=400)
-    done = drive(attack._estimate(problem, 1, found, 1e-3, 1.0), problem, label)
+    done = drive(attack.slope(problem, 1, found, 1e-3, 1.0), problem, label)
     away = -(math.cos(1.0) * ACROSS - math.sin(1.0) * NORMAL)  # across theta, to the normal's side
     gain = float((done.returned.gradient * away).sum()) * problem.dimension
     assert gain == pytest.approx(-math.sin(1.0) / math.cos(1.0) ** 2, rel=0.35)  # -dg/dphi
@@ -99,7 +99,7 @@ def test_opts_slope_is_uphill_on_average():
 def test_a_ray_without_a_boundary_counts_as_a_little_farther_than_it_was_asked(beyond):
     problem, found = tb.attack.Problem(GREY, 0), at_angle(0.3)
     attack = OPT(At(found), FINE, directions=2, from_beyond=beyond)
-    done = drive(attack._estimate(problem, 1, found, 0.01, 1.0), problem, lambda _: 0)
+    done = drive(attack.slope(problem, 1, found, 0.01, 1.0), problem, lambda _: 0)
     farther = (1.02 * 1.01 if beyond else FARTHEST) - 1
     wanted = farther * found.distance / 0.01 * drawn(problem, 1, 2).sum(0) / 2
     assert norm(done.returned.gradient.flatten() - wanted) < 1e-9 * norm(wanted)
@@ -111,7 +111,7 @@ def test_a_ray_without_a_boundary_counts_as_a_little_farther_than_it_was_asked(b
 def test_sign_opt_adds_up_signs_and_asks_once_a_direction(chunk):
     problem, found = tb.attack.Problem(GREY, 0), at_angle(1.2)
     attack = SignOPT(At(found), FINE, queries=50, chunk=chunk)
-    done = drive(attack._estimate(problem, 2, found, 0.01, 1.0), problem, label)
+    done = drive(attack.slope(problem, 2, found, 0.01, 1.0), problem, label)
     units = drawn(problem, 2, 50)
     rays = turned(found, units, 0.01)
     signs = torch.where(rays @ NORMAL.flatten() * found.distance >= 1, -1.0, 1.0).double()
@@ -127,27 +127,21 @@ def test_sign_opt_adds_up_signs_and_asks_once_a_direction(chunk):
 
 
 @dataclass(frozen=True)
-class Given:
+class Given(RayDescent):
     """An attack whose estimates ask nothing, and give a direction that was given."""
 
-    start: Any
-    gradient: Any
     search: Any = FINE
-    alpha: float = 0.2
-    beta: float = 0.001
     iterations: int = 1
+    gradient: Any = None
 
-    def __call__(self, problem):
-        def estimate(t, iterate, beta, scale):
-            problem.note(estimated=beta, finer=scale)
-            return at_once(Slope(self.gradient, iterate))
-
-        return descend_rays(problem, self, estimate)
+    def slope(self, problem, t, iterate, beta, scale):
+        problem.note(estimated=beta, finer=scale)
+        return at_once(Slope(self.gradient, iterate))
 
 
 def stepped(gradient, angle=1.2, **changes):
     problem = tb.attack.Problem(GREY, 0)
-    done = drive(Given(At(at_angle(angle)), gradient, **changes)(problem), problem, label)
+    done = drive(Given(At(at_angle(angle)), gradient=gradient, **changes)(problem), problem, label)
     return problem, done
 
 
@@ -223,20 +217,22 @@ def test_the_nearest_ray_of_an_estimate_is_taken_if_no_step_is_nearer():
 
     @dataclass(frozen=True)
     class Upon(Given):
-        def __call__(self, problem):
-            return descend_rays(problem, self, lambda *_: at_once(Slope(NORMAL, near)))
+        def slope(self, *_):
+            return at_once(Slope(NORMAL, near))
 
-    drive(Upon(At(at_angle(1.2)), None)(problem), problem, label)
+    drive(Upon(At(at_angle(1.2)))(problem), problem, label)
     assert problem.accepted[-1][:2] == near[:2]
 
 
 def test_a_start_that_was_given_is_searched_and_none_ends_it():
     problem = tb.attack.Problem(GREY, 0, start_image=GREY + 1.5 * NORMAL)
-    done = drive(Given(At(None), NORMAL)(problem), problem, label)
+    done = drive(Given(At(None), gradient=NORMAL)(problem), problem, label)
     assert done.phased[0] == "start"
     assert problem.accepted[0].distance == pytest.approx(1, abs=1e-8)
     nothing = tb.attack.Problem(GREY, 0)
-    assert drive(Given(At(None), NORMAL)(nothing), nothing, label).returned is Stop.NO_START
+    assert (
+        drive(Given(At(None), gradient=NORMAL)(nothing), nothing, label).returned is Stop.NO_START
+    )
 
 
 # -- presets --------------------------------------------------------------------------------------

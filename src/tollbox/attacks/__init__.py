@@ -5,36 +5,22 @@ from __future__ import annotations
 from .._lazy import lazy_names
 from .presets import PRESETS, WITH_SURROGATE, Kind, Method, Preset, described, preset, presets
 
-_WHERE = {
-    "BoundaryAttack": "boundary",
-    "CGBA": "cgba",
-    "CGBAH": "cgba",
-    "Frugal": "frugal.attack",
-    "GeoDA": "geoda",
-    "GeoDAOriginal": "geoda",
-    "HSJA": "hsja",
-    "HSJALinf": "hsja",
-    "OPT": "opt",
-    "QEBA": "hsja",
-    "QFool": "qfool",
-    "RayS": "rays",
-    "RaySL2": "rays",
-    "Rescaled": "rescaled",
-    "SignOPT": "opt",
-    "SurFree": "surfree",
-    "Surrogate": "surrogates",
-    "TriA": "triangle",
-    "TtBA": "ttba",
+_CLASSES = {
+    "boundary": ["BoundaryAttack"],
+    "cgba": ["CGBA", "CGBAH"],
+    "frugal.attack": ["Frugal"],
+    "geoda": ["GeoDA", "GeoDAOriginal"],
+    "hsja": ["HSJA", "HSJALinf", "QEBA"],
+    "opt": ["OPT", "SignOPT"],
+    "qfool": ["QFool"],
+    "rays": ["RayS", "RaySL2"],
+    "rescaled": ["Rescaled"],
+    "surfree": ["SurFree"],
+    "surrogates": ["Surrogate"],
+    "triangle": ["TriA"],
+    "ttba": ["TtBA"],
 }
-__all__ = [
-    "PRESETS",
-    "WITH_SURROGATE",
-    "Kind",
-    "Method",
-    "Preset",
-    "described",
-    "preset",
-    "presets",
-]
-__all__ += list(_WHERE)
+_WHERE = {name: module for module, names in _CLASSES.items() for name in names}
+__all__ = ["PRESETS", "WITH_SURROGATE", "Kind", "Method", "Preset", "described", "preset"]
+__all__ += ["presets", *_WHERE]
 __getattr__, __dir__ = lazy_names(__name__, _WHERE)

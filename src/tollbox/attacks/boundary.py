@@ -18,21 +18,21 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from ..core.ask import Ask, Asking, Iterate, Until
-from ..core.metric import Metric
 from ..core.noise import Noise
 from ..core.problem import Problem
 from ..core.stop import Stop
-from ..core.validation import MAX_LIMIT, MAX_VALUE, above, between, check, whole
-from ..parts.paths import Segment
-from ..parts.searches import Search
-from ..parts.starts import Start, find_start
-from ..parts.vectors import unit
+from ..core.validation import MAX_VALUE, above
+from ..parts.registry import Count, InnerFraction, Limit, PositiveFraction
+from ..parts.vectors import LazyRows, unit
+from .descent import FromBoundary
 
 PHASE = "walk"
 ORTHOGONAL_RATES = (0.2, 0.5)
@@ -59,85 +59,56 @@ class _Window:
         return 1 if share > high else -1
 
 
-class _Proposals:
-    """Rows z of `count` steps from one iterate, the first being step `first`."""
+Pair = Callable[[int], tuple[Tensor, Tensor]]
+"""Makes z and y of a step, given its number."""
 
-    def __init__(
-        self,
-        source: Tensor,
-        iterate: Iterate,
-        noise: Noise,
-        first: int,
-        count: int,
-        steps: tuple[float, float],
-    ) -> None:
-        self._source, self._noise, self._first, self._count = source, noise, first, count
-        self._away, self._distance = iterate.point - source, iterate.distance
-        self._inward = unit(self._away)
-        self._orthogonal_step, self._source_step = steps
 
-    def __len__(self) -> int:
-        return self._count
+def _proposals(source: Tensor, iterate: Iterate, noise: Noise, s: float, e: float) -> Pair:
+    away, r = iterate.point - source, iterate.distance
+    inward = unit(away)
 
-    def __getitem__(self, rows: slice) -> Tensor:
-        first, last, _ = rows.indices(self._count)
-        return torch.stack([self.pair(row)[0] for row in range(first, last)])
-
-    def pair(self, row: int) -> tuple[Tensor, Tensor]:
-        """Return z and y of one step, computed alone: a row does not depend on its slice."""
-        place = self._first + row
-        eta = self._noise[place : place + 1][0]
-        eta = eta - torch.dot(eta.flatten(), self._inward.flatten()) * self._inward
-        s, r = self._orthogonal_step, self._distance
-        sphere = torch.add(self._away, unit(eta), alpha=s * r).div_(math.sqrt(1 + s * s))
-        sphere = sphere.add_(self._source).clamp_(0, 1)
-        way = self._source - sphere
+    def pair(step: int) -> tuple[Tensor, Tensor]:
+        eta = noise[step : step + 1][0]
+        eta = eta - torch.dot(eta.flatten(), inward.flatten()) * inward
+        sphere = torch.add(away, unit(eta), alpha=s * r).div_(math.sqrt(1 + s * s))
+        sphere = sphere.add_(source).clamp_(0, 1)
+        way = source - sphere
         left = torch.linalg.vector_norm(way)  # r, or less where pixels were clipped
-        length = (left - (1 - self._source_step) * r).clamp_min_(0)
+        length = (left - (1 - e) * r).clamp_min_(0)
         share = length / left.clamp_min(torch.finfo(left.dtype).tiny)
         return torch.addcmul(sphere, way, share).clamp_(0, 1), sphere
 
+    return pair
+
+
+def _only_z(pair: Pair, steps: range) -> LazyRows:
+    return LazyRows.stack(steps, lambda step: pair(step)[0])
+
 
 @dataclass(frozen=True)
-class BoundaryAttack:
+class BoundaryAttack(FromBoundary):
     """Boundary Attack, with a start and a search as parts."""
 
-    start: Start
-    search: Search
-    """The search along the line from the start to the source."""
-    steps: int = 25_000
-    orthogonal_step: float = 0.01
+    steps: Limit = 25_000
+    orthogonal_step: Annotated[float, above(0, LARGEST)] = 0.01
     """s, a fraction of the distance."""
-    source_step: float = 0.01
+    source_step: InnerFraction = 0.01
     """e, a fraction of the distance."""
-    adaptation: float = 1.5
-    convergence: float = 1e-7
+    adaptation: Annotated[float, above(1, MAX_VALUE)] = 1.5
+    convergence: PositiveFraction = 1e-7
     """The source step below which the attack has converged."""
-    check_every: int = 10
-    orthogonal_window: int = 100
+    check_every: Count = 10
+    orthogonal_window: Count = 100
     """Number of checks that decide on s and e together."""
-    source_window: int = 30
+    source_window: Count = 30
     """Number of checks that decide on e alone."""
-
-    metrics = (Metric.L2,)
-
-    def __post_init__(self) -> None:
-        check(self, steps=whole(1, MAX_LIMIT), check_every=whole(1, MAX_VALUE))
-        check(self, orthogonal_step=above(0, LARGEST), source_step=between(0, 1))
-        check(self, adaptation=above(1, MAX_VALUE), convergence=above(0, 1))
-        check(self, orthogonal_window=whole(1, MAX_VALUE), source_window=whole(1, MAX_VALUE))
 
     @property
     def rows(self) -> int:
         """Maximum number of points held: the proposals of one ask, and the terms of one."""
         return min(self.check_every, 64) + 8
 
-    def __call__(self, problem: Problem) -> Asking[Stop]:
-        first = yield from find_start(problem, self.start)
-        if first is None:
-            return Stop.NO_START
-        iterate = yield from self.search(problem, Segment(problem.source, first))
-        problem.accept(iterate)
+    def descend(self, problem: Problem, iterate: Iterate) -> Asking[Stop]:
         noise = problem.noise(PHASE, 0, self.steps)
         s, e = self.orthogonal_step, self.source_step
         orthogonal = _Window(self.orthogonal_window, ORTHOGONAL_RATES)
@@ -146,22 +117,21 @@ class BoundaryAttack:
         while done < self.steps:
             if e < self.convergence:
                 return Stop.CONVERGED
+            pair = _proposals(problem.source, iterate, noise, s, e)
             ahead = self.check_every - 1 - done % self.check_every
-            count = min(max(ahead, 1), self.steps - done)
-            points = _Proposals(problem.source, iterate, noise, done, count, (s, e))
             if ahead:
-                answers = yield Ask(points, until=Until.ADVERSARIAL, phase=PHASE)
-                asked = len(answers)
+                steps = range(done, min(done + ahead, self.steps))
+                answers = yield Ask(_only_z(pair, steps), until=Until.ADVERSARIAL, phase=PHASE)
+                last = len(answers) - 1
             else:
-                answers = yield Ask(torch.stack(points.pair(0)), phase=PHASE)
-                asked = 1
-            done += asked
-            last = asked - 1
+                answers = yield Ask(torch.stack(pair(done)), phase=PHASE)
+                last = 0
             distance = float(answers.distances[last])
             if answers.adversarial[last] and distance < iterate.distance:
-                iterate = Iterate(points[last:asked][0], distance)
+                iterate = Iterate(pair(done + last)[0], distance)
                 problem.note(orthogonal_step=s, source_step=e)
                 problem.accept(iterate)
+            done += last + 1
             if not ahead:
                 both = self.adaptation ** orthogonal.turn(bool(answers.adversarial[1]))
                 own = self.adaptation ** inward.turn(bool(answers.adversarial[0]))

@@ -13,13 +13,18 @@ from typing import Any
 
 from ..core.problem import Attack
 from ..parts.directions import SingleWaves, TernarySpectrum
-from ..parts.estimates import Agrest, Biased, Estimate, MonteCarlo, OptStyle
-from ..parts.paths import QUARTER_TURN
-from ..parts.radii import AdaptiveRadius, RelativeRadius, ThetaSearch
-from ..parts.searches import AsymmetricSearch, BinarySearch, LineSearch, OptimalSearch, Search
+from ..parts.estimates import AdaptiveRadius, Agrest, Biased, MonteCarlo, OptStyle, RelativeRadius
+from ..parts.paths import QUARTER_TURN, Galloping, SignedGrid
+from ..parts.searches import (
+    AsymmetricSearch,
+    BinarySearch,
+    LineSearch,
+    OptimalSearch,
+    Search,
+    ThetaSearch,
+)
 from ..parts.starts import GaussianRays, GrowingNoise, NoiseImage, UniformNoise
-from ..parts.subspaces import Dct, Full, Prior, Resize
-from ..parts.sweeps import Galloping, SignedGrid
+from ..parts.subspaces import Dct, Prior, Resize
 from .boundary import BoundaryAttack
 from .cgba import CGBA, CGBAH
 from .frugal.attack import Frugal
@@ -38,99 +43,62 @@ Make = Callable[..., Attack]
 Two = tuple[Any, Any]
 """The vanilla part and the asymmetric one."""
 
-# -- the paper's Table 1 --------------------------------------------------------------------------
-
 MEAN = 0.449
 """Mean over ImageNet's channels, which the code's normalisation subtracts whatever the model."""
-ANGLE = 0.005 / QUARTER_TURN
-"""0.005 radians as a share of a quarter turn."""
-SPECTRUM = TernarySpectrum(Dct(4), gamma=None, centre=MEAN, memory=9)
-SEARCHES: tuple[Search, Search] = (BinarySearch(), AsymmetricSearch())
-
-
-def estimates_in(subspace: Prior, m: float) -> tuple[Estimate, Estimate]:
-    """Return Monte Carlo and AGREST as in the paper's code."""
-    return MonteCarlo(subspace=subspace), Agrest(m=m, subspace=subspace)
-
-
-def four(name: str, make: Make, searches: Two, estimates: Two, **more: Any) -> dict[str, Attack]:
-    """Return the vanilla, `+as`, `+agrest` and `a-` forms of an attack that estimates."""
-    (binary, asymmetric), (plain, agrest) = searches, estimates
-    start = GrowingNoise()
-    return {
-        name: make(start, binary, plain, **more),
-        f"{name}+as": make(start, asymmetric, plain, **more),
-        f"{name}+agrest": make(start, binary, agrest, **more),
-        f"a-{name}": make(start, asymmetric, agrest, **more),
-    }
-
-
-def two(name: str, *parts: Any, **more: Any) -> dict[str, Attack]:
-    """Return the vanilla and the `a-` form."""
-    rows = four(name, *parts, **more)
-    return {key: rows[key] for key in (name, f"a-{name}")}
-
-
-TABLE_1: dict[str, Attack] = {
-    "surfree": SurFree(
-        GrowingNoise(), BinarySearch(), BinarySearch(ANGLE, relative=True), SPECTRUM
-    ),
-    "a-surfree": SurFree(
-        GrowingNoise(), AsymmetricSearch(), AsymmetricSearch(ANGLE, relative=True), SPECTRUM
-    ),
-    **four("hsja", HSJA, SEARCHES, estimates_in(Full(), 0.02)),
-    **four("geoda", GeoDA, SEARCHES, estimates_in(Dct(4), 0.06)),
-    **four("cgba", CGBA, SEARCHES, estimates_in(Dct(4), 0.06)),
-}
-
-# -- forms of the attacks' authors, and stealthy ones (Debenedetti et al.) ------------------------
-
-COARSE = BinarySearch(1 / 128, relative=True)
-ORIGINALS: dict[str, Attack] = {
-    "surfree-original": SurFree(
-        GrowingNoise(step=0.5), COARSE, COARSE, TernarySpectrum(Dct(2, block=8)), SignedGrid()
-    ),
-    "cgba-original": CGBA(
-        GrowingNoise(),
-        BinarySearch(),
-        MonteCarlo(delta=0.00437, subspace=Dct(4), weighted=False),
-        sweep=Galloping(),
-    ),
-    "hsja-original": HSJA(
-        UniformNoise(), ThetaSearch(), RelativeRadius(delta=1.0, power=1.0), queries=100
-    ),
-    "geoda-original": GeoDAOriginal(
-        GrowingNoise(),
-        BinarySearch(),
-        MonteCarlo(delta=0.00585, subspace=Dct(3), weighted=False),
-    ),
-}
-STEALTHY: dict[str, Attack] = {
-    "stealthy-hsja": HSJA(
-        UniformNoise(), LineSearch(1e-4, relative=True, stages=2), OptStyle(), queries=100
-    ),
-    "stealthy-geoda": GeoDA(
-        UniformNoise(),
-        BinarySearch(1e-4, relative=True),
-        Biased(subspace=Dct(4)),
-        queries=100,
-        unit_mean=False,
-    ),
-}
-
-# -- geometric attacks ----------------------------------------------------------------------------
-
 M = 0.06
+"""AGREST's rate m of CGBA and GeoDA."""
 THETA = 2.6e-5
 """QEBA's 0.01 / sqrt(d) at 3x224x224."""
 OMEGA = 0.00675
 """qFool's 0.03 of normalised pixels."""
 SIGMA = 0.0291
 """TtBA's 3e-4 for each of 56 x 56 x 3 coordinates."""
-TTBA_ESTIMATES = (
-    MonteCarlo(SIGMA, subspace=Dct(4), weighted=False),
-    Agrest(SIGMA, M, subspace=Dct(4)),
-)
+ADAPTATION = {"check_every": 4, "orthogonal_window": 10, "source_window": 8}
+"""Foolbox has 10, 100 and 30. With these the step sizes fit after some forty queries, as ART's do,
+rather than three hundred."""
+RAY_TAU, START_TAU = 1e-3 / 500, 1e-5
+"""The first is beta / 500, as in the code of OPT's and Sign-OPT's authors."""
+SIGNS_TAU = 1e-3
+"""RayS searches to this length in l2 along the unit vector of its signs, as its authors do.
+Stealthy RayS steps by this much in l-infinity, and reduces the radius by at most a tenth."""
+
+SEARCHES = (BinarySearch(), AsymmetricSearch())
+IN_DCT = (MonteCarlo(subspace=Dct(4)), Agrest(m=M, subspace=Dct(4)))
+COARSE, FINE = BinarySearch(1 / 128, relative=True), BinarySearch(1e-4, relative=True)
+LINES = LineSearch(1e-4, relative=True, stages=2)
+
+
+def four(name: str, make: Make, searches: Two, estimates: Two) -> dict[str, Attack]:
+    """Return the vanilla, `+as`, `+agrest` and `a-` forms of an attack that estimates."""
+    (binary, asymmetric), (plain, agrest) = searches, estimates
+    start = GrowingNoise()
+    return {
+        name: make(start, binary, plain),
+        f"{name}+as": make(start, asymmetric, plain),
+        f"{name}+agrest": make(start, binary, agrest),
+        f"a-{name}": make(start, asymmetric, agrest),
+    }
+
+
+def two(name: str, make: Make, searches: Two, estimates: Two) -> dict[str, Attack]:
+    """Return the vanilla and the `a-` form."""
+    rows = four(name, make, searches, estimates)
+    return {key: rows[key] for key in (name, f"a-{name}")}
+
+
+def rays(name: str, make: Make, **stealthy: Any) -> dict[str, Attack]:
+    """Return the authors' form, the asymmetric one (its start as well) and the stealthy one."""
+    return {
+        name: make(GaussianRays(BinarySearch(START_TAU)), BinarySearch(RAY_TAU)),
+        f"a-{name}": make(GaussianRays(AsymmetricSearch(START_TAU)), AsymmetricSearch(RAY_TAU)),
+        f"stealthy-{name}": make(GaussianRays(LINES), LINES, beta=0.01, **stealthy),
+    }
+
+
+def surfree(search: Callable[..., Search]) -> SurFree:
+    """Return SurFree as in the paper's code; its arcs are searched down to 0.005 radians."""
+    spectrum = TernarySpectrum(Dct(4), gamma=None, centre=MEAN, memory=9)
+    return SurFree(GrowingNoise(), search(), search(0.005 / QUARTER_TURN, relative=True), spectrum)
 
 
 def tria(search: Callable[..., Search]) -> TriA:
@@ -138,7 +106,38 @@ def tria(search: Callable[..., Search]) -> TriA:
     return TriA(GrowingNoise(), search(), search(1 / 4, relative=True), SingleWaves(Dct(4)))
 
 
-GEOMETRIC: dict[str, Attack] = {
+def walk(search: Callable[..., Search]) -> BoundaryAttack:
+    """Return Boundary Attack; its only search ends at a tenth of a source step."""
+    return BoundaryAttack(NoiseImage(), search(1e-3, relative=True), **ADAPTATION)
+
+
+def signs(subspace: Prior, delta: float = 0.0045) -> MonteCarlo:
+    return MonteCarlo(delta, subspace=subspace, weighted=False)
+
+
+ATTACKS: dict[str, Attack] = {
+    # the paper's Table 1
+    "surfree": surfree(BinarySearch),
+    "a-surfree": surfree(AsymmetricSearch),
+    **four("hsja", HSJA, SEARCHES, (MonteCarlo(), Agrest())),
+    **four("geoda", GeoDA, SEARCHES, IN_DCT),
+    **four("cgba", CGBA, SEARCHES, IN_DCT),
+    # forms of the attacks' authors, and stealthy ones (Debenedetti et al.)
+    "surfree-original": SurFree(
+        GrowingNoise(step=0.5), COARSE, COARSE, TernarySpectrum(Dct(2, block=8)), SignedGrid()
+    ),
+    "cgba-original": CGBA(
+        GrowingNoise(), BinarySearch(), signs(Dct(4), 0.00437), sweep=Galloping()
+    ),
+    "hsja-original": HSJA(
+        UniformNoise(), ThetaSearch(), RelativeRadius(delta=1.0, power=1.0), queries=100
+    ),
+    "geoda-original": GeoDAOriginal(GrowingNoise(), BinarySearch(), signs(Dct(3), 0.00585)),
+    "stealthy-hsja": HSJA(UniformNoise(), LINES, OptStyle(), queries=100),
+    "stealthy-geoda": GeoDA(
+        UniformNoise(), FINE, Biased(subspace=Dct(4)), queries=100, unit_mean=False
+    ),
+    # geometric attacks
     **two(
         "qeba",
         QEBA,
@@ -152,83 +151,36 @@ GEOMETRIC: dict[str, Attack] = {
         "qfool",
         QFool,
         (BinarySearch(0.00225), AsymmetricSearch(0.00225)),
-        (
-            AdaptiveRadius(MonteCarlo(subspace=Dct(4), weighted=False), OMEGA),
-            Agrest(OMEGA, M, subspace=Dct(4)),
-        ),
+        (AdaptiveRadius(signs(Dct(4)), OMEGA), Agrest(OMEGA, m=M, subspace=Dct(4))),
     ),
     "tria": tria(BinarySearch),
     "a-tria": tria(AsymmetricSearch),
-    "ttba": four("ttba", TtBA, SEARCHES, TTBA_ESTIMATES, asymmetric=False)["ttba"],
-    "a-ttba": four("ttba", TtBA, SEARCHES, TTBA_ESTIMATES, asymmetric=True)["a-ttba"],
-    **two("cgba-h", CGBAH, SEARCHES, estimates_in(Dct(4), M)),
-}
-
-# -- walks along the boundary, rays, and the l-infinity norm --------------------------------------
-
-WALK_TAU = 1e-3
-"""Share of the line from the start: a tenth of a source step."""
-ADAPTATION = {"check_every": 4, "orthogonal_window": 10, "source_window": 8}
-"""Foolbox has 10, 100 and 30. With these the step sizes fit after some forty queries, as ART's do,
-rather than three hundred."""
-RAY_TAU = 1e-3 / 500
-"""beta / 500, as in the code of OPT's and Sign-OPT's authors."""
-START_TAU = 1e-5
-LINES = LineSearch(1e-4, relative=True, stages=2)
-SIGNS_TAU = 1e-3
-"""RayS searches to this length in l2 along the unit vector of its signs, as its authors do.
-Stealthy RayS steps by this much in l-infinity, and reduces the radius by at most a tenth."""
-
-
-def walk(search: Search) -> BoundaryAttack:
-    """Return Boundary Attack with a search on the line from the start, its only search."""
-    return BoundaryAttack(NoiseImage(), search, **ADAPTATION)
-
-
-def rays(name: str, make: Make, **stealthy: Any) -> dict[str, Attack]:
-    """Return the authors' form, the asymmetric one (its start as well) and the stealthy one."""
-    return {
-        name: make(GaussianRays(BinarySearch(START_TAU)), BinarySearch(RAY_TAU)),
-        f"a-{name}": make(GaussianRays(AsymmetricSearch(START_TAU)), AsymmetricSearch(RAY_TAU)),
-        f"stealthy-{name}": make(GaussianRays(LINES), LINES, beta=0.01, **stealthy),
-    }
-
-
-RAYS: dict[str, Attack] = {
-    "boundary": walk(BinarySearch(WALK_TAU, relative=True)),
-    "a-boundary": walk(AsymmetricSearch(WALK_TAU, relative=True)),
+    "ttba": TtBA(GrowingNoise(), BinarySearch(), signs(Dct(4), SIGMA)),
+    "a-ttba": TtBA(
+        GrowingNoise(), AsymmetricSearch(), Agrest(SIGMA, m=M, subspace=Dct(4)), asymmetric=True
+    ),
+    **two("cgba-h", CGBAH, SEARCHES, IN_DCT),
+    # walks along the boundary, rays, and the l-infinity norm
+    "boundary": walk(BinarySearch),
+    "a-boundary": walk(AsymmetricSearch),
     **rays("opt", OPT, from_beyond=True),
     **rays("sign-opt", SignOPT),
     "stealthy-rays": RayS(LineSearch(SIGNS_TAU), linf_tau=True, least_left=0.9),
     "rays": RayS(BinarySearch(SIGNS_TAU)),
     "a-rays": RayS(AsymmetricSearch(SIGNS_TAU)),
     "rays-l2": RaySL2(BinarySearch(SIGNS_TAU)),
-    "hsja-linf": HSJALinf(  # its tolerance is 1/d^2 of the path: 1e-6 is what float32 resolves
-        UniformNoise(),
-        BinarySearch(1e-6, relative=True),
-        RelativeRadius(delta=1.0, power=1.0),
+    # The tolerance is 1/d^2 of the path: 1e-6 is what float32 resolves.
+    "hsja-linf": HSJALinf(
+        UniformNoise(), BinarySearch(1e-6, relative=True), RelativeRadius(delta=1.0, power=1.0)
     ),
     "a-hsja-linf": HSJALinf(UniformNoise(), AsymmetricSearch(), Agrest(), queries=100),
-}
-
-# -- tollbox's own --------------------------------------------------------------------------------
-
-
-def calibrated(make: Make, subspace: Prior) -> Attack:
-    """Return a vanilla attack with a measured overshoot."""
-    search = BinarySearch(1e-4, relative=True)
-    return make(GrowingNoise(), search, Calibrated(subspace=subspace))
-
-
-OWN: dict[str, Attack] = {
-    "hsja+calibrated": calibrated(HSJA, Full()),
-    "geoda+calibrated": calibrated(GeoDA, Dct(4)),
-    "cgba+calibrated": calibrated(CGBA, Dct(4)),
+    # tollbox's own
+    "hsja+calibrated": HSJA(GrowingNoise(), FINE, Calibrated()),
+    "geoda+calibrated": GeoDA(GrowingNoise(), FINE, Calibrated(subspace=Dct(4))),
+    "cgba+calibrated": CGBA(GrowingNoise(), FINE, Calibrated(subspace=Dct(4))),
     "frugal": Frugal(),
     "frugal+surrogate": Frugal(),
-    "cgba+seri": Rescaled(TABLE_1["cgba"]),
+    "cgba+seri": Rescaled(CGBA(GrowingNoise(), BinarySearch(), MonteCarlo(subspace=Dct(4)))),
     "frugal+seri": Rescaled(Frugal(), OptimalSearch(1 / 16, relative=True)),
 }
-
-ATTACKS: dict[str, Attack] = {**TABLE_1, **ORIGINALS, **STEALTHY, **GEOMETRIC, **RAYS, **OWN}
 """The attack of every preset, by name."""

@@ -20,12 +20,10 @@ from torch import Tensor
 
 from ..core.ask import Asking, Iterate
 from ..core.problem import Problem
-from ..core.stop import Stop
-from ..parts.paths import Circle
-from ..parts.sweeps import PHASE, Sweep, ToDirection
+from ..parts.paths import SWEEP, Circle, Sweep, ToDirection
+from ..parts.registry import Depth
 from ..parts.vectors import LazyRows
-from .descent import Descent, Project, descend, step_and_project
-from .hsja import Halving
+from .descent import Descent, Move, Project, step_and_project
 
 
 @dataclass(frozen=True)
@@ -34,29 +32,30 @@ class CGBA(Descent):
 
     sweep: Sweep = field(default_factory=ToDirection)
 
-    def __call__(self, problem: Problem) -> Asking[Stop]:
-        sweep = self.sweep.begin(problem)
+    def begin(self, problem: Problem) -> Move:
+        sweep = self.sweep.begin()
 
         def move(_: int, iterate: Iterate, direction: Tensor, project: Project) -> Asking[Iterate]:
-            arc = yield from sweep(iterate, direction)
+            circle = Circle.through(problem.source, iterate.point, direction)
+            arc = yield from sweep(iterate, circle)
             return iterate if arc is None else (yield from project(arc))
 
-        return descend(problem, self, move)
+        return move
 
 
 @dataclass(frozen=True)
-class CGBAH(Halving):
+class CGBAH(Descent):
     """CGBA-H with a start, a search and an estimate as parts."""
 
-    halvings: int = 39
+    halvings: Depth = 39
 
-    def __call__(self, problem: Problem) -> Asking[Stop]:
+    def begin(self, problem: Problem) -> Move:
         def move(_: int, iterate: Iterate, direction: Tensor, project: Project) -> Asking[Iterate]:
             circle = Circle.through(problem.source, iterate.point, direction)
             theta = torch.acos(circle.cosine.clamp(-1, 1))
             points = LazyRows.stack(
                 range(1, self.halvings + 1), lambda k: circle.at_unknown(theta * 0.5**k)
             )
-            return step_and_project(problem, iterate, points, project, phase=PHASE)
+            return step_and_project(problem, iterate, points, project, SWEEP)
 
-        return descend(problem, self, move)
+        return move

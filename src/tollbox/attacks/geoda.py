@@ -21,19 +21,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from ..core.ask import Asking, Iterate
 from ..core.problem import Problem
-from ..core.stop import Stop
-from ..core.validation import MAX_VALUE, above, between, check, whole
+from ..core.validation import MAX_VALUE, above
 from ..errors import InputError, mention
 from ..parts.paths import Segment
 from ..parts.rays import walk_outward
+from ..parts.registry import Count, InnerFraction, Positive
 from ..parts.vectors import LazyRows
-from .descent import Descent, Project, descend, step_and_project
+from .descent import Descent, Move, Project, step_and_project
 
 LARGEST_GROWTH = 1e30
 """Largest multiple of |x_t - x*| whose points are finite."""
@@ -51,15 +52,14 @@ def growing_radii(source: Tensor, step: Tensor, growth: float, count: int) -> La
 class GeoDA(Descent):
     """GeoDA with a start, a search and an estimate as parts."""
 
-    growth: float = 1.1
-    growths: int = 50
+    growth: Annotated[float, above(1, MAX_VALUE)] = 1.1
+    growths: Count = 50
     """Maximum number of radii queried."""
     unit_mean: bool = True
     """Whether m is a unit vector; if not, it is the plain sum of the directions."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self, growth=above(1, MAX_VALUE), growths=whole(1, MAX_VALUE))
         if (self.growths - 1) * math.log10(self.growth) > math.log10(LARGEST_GROWTH):
             raise InputError(
                 f"is {self.growths}",
@@ -68,7 +68,7 @@ class GeoDA(Descent):
                 f"growth ** (growths - 1) is at most {LARGEST_GROWTH:g}",
             )
 
-    def __call__(self, problem: Problem) -> Asking[Stop]:
+    def begin(self, problem: Problem) -> Move:
         mean = torch.zeros_like(problem.source)
 
         def move(_: int, iterate: Iterate, direction: Tensor, project: Project) -> Asking[Iterate]:
@@ -79,32 +79,28 @@ class GeoDA(Descent):
             points = growing_radii(problem.source, step, float(self.growth), self.growths)
             return step_and_project(problem, iterate, points, project)
 
-        return descend(problem, self, move)
+        return move
 
 
 @dataclass(frozen=True)
 class GeoDAOriginal(Descent):
     """The authors' GeoDA with a start, a search and an estimate as parts."""
 
-    queries: int = 75
+    queries: Count = 75
     """q_0, the number of queries of the first estimate."""
-    mu: float = 0.6
+    mu: InnerFraction = 0.6
     """Rate of q_i = q_0 mu^(-2i/3), which is limited to a million."""
-    epsilon: float = 0.375
+    epsilon: Positive = 0.375
     """Step: 5 in normalised pixels, 1.125 in [0,1], and a third of it, as d' is a ninth of d."""
-    steps: int = 100
+    steps: Count = 100
     """Maximum number of steps of a walk."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check(self, mu=between(0, 1), epsilon=above(0, MAX_VALUE), steps=whole(1, MAX_VALUE))
 
     def planned(self, t: int) -> int:
         """Return q_i, i = t - 1."""
         growth = -EXPONENT * (t - 1) * math.log(self.mu)
         return round(math.exp(min(math.log(self.queries) + growth, math.log(MAX_VALUE))))
 
-    def __call__(self, problem: Problem) -> Asking[Stop]:
+    def begin(self, problem: Problem) -> Move:
         total = torch.zeros_like(problem.source)
 
         def move(t: int, iterate: Iterate, direction: Tensor, project: Project) -> Asking[Iterate]:
@@ -114,4 +110,4 @@ class GeoDAOriginal(Descent):
                 return iterate
             return (yield from project(Segment(problem.source, moved)))
 
-        return descend(problem, self, move, self.planned)
+        return move

@@ -24,22 +24,9 @@ from torch import Tensor
 from ..core.ask import Asking, Iterate
 from ..core.metric import Metric
 from ..core.problem import Problem
-from ..core.stop import Stop
-from ..core.validation import MAX_DEPTH, check, whole
-from ..parts.paths import Box
+from ..parts.registry import Count, Depth
 from ..parts.vectors import LazyRows
-from .descent import Descent, Move, Project, descend, step_and_project
-
-
-@dataclass(frozen=True)
-class Halving(Descent):
-    """A descent with a step that is halved until it is adversarial."""
-
-    halvings: int = 20
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check(self, halvings=whole(1, MAX_DEPTH))
+from .descent import Descent, Move, Project, step_and_project
 
 
 def _halved(point: Tensor, step: Tensor, count: int) -> LazyRows:
@@ -53,49 +40,50 @@ def _halved(point: Tensor, step: Tensor, count: int) -> LazyRows:
     return LazyRows(count, make)
 
 
-def _geometric_step(problem: Problem, halvings: int) -> Move:
-    """Return the step of length |x_t - x*| / sqrt(t) and the search from its end."""
+@dataclass(frozen=True)
+class Halving(Descent):
+    """A descent with a step of length |x_t - x*| / sqrt(t) that is halved until it is adversarial,
+    and the search from its end."""
 
-    def move(t: int, iterate: Iterate, direction: Tensor, project: Project) -> Asking[Iterate]:
-        length = torch.linalg.vector_norm(iterate.point - problem.source) / math.sqrt(t)
-        points = _halved(iterate.point, direction * length, halvings)
-        return step_and_project(problem, iterate, points, project)
+    halvings: Depth = 20
 
-    return move
+    def begin(self, problem: Problem) -> Move:
+        def move(t: int, iterate: Iterate, direction: Tensor, project: Project) -> Asking[Iterate]:
+            length = torch.linalg.vector_norm(iterate.point - problem.source) / math.sqrt(t)
+            points = _halved(iterate.point, direction * length, self.halvings)
+            return step_and_project(problem, iterate, points, project)
+
+        return move
 
 
 @dataclass(frozen=True)
 class HSJA(Halving):
     """HopSkipJump with a start, a search and an estimate as parts."""
 
-    def __call__(self, problem: Problem) -> Asking[Stop]:
-        return descend(problem, self, _geometric_step(problem, self.halvings))
-
 
 @dataclass(frozen=True)
 class HSJALinf(Halving):
     """HopSkipJump for ℓ∞ with a start, a search and an estimate as parts."""
 
-    queries: int = 100
+    queries: Count = 100
 
     metrics = (Metric.LINF,)
 
-    def __call__(self, problem: Problem) -> Asking[Stop]:
+    def begin(self, problem: Problem) -> Move:
         def move(t: int, iterate: Iterate, direction: Tensor, project: Project) -> Asking[Iterate]:
             step = direction.sign() * (iterate.distance / math.sqrt(t))
             points = _halved(iterate.point, step, self.halvings)
-            return step_and_project(problem, iterate, points, project, path=Box)
+            return step_and_project(problem, iterate, points, project)
 
-        return descend(problem, self, move)
+        return move
 
 
 @dataclass(frozen=True)
 class QEBA(Halving):
     """QEBA with a start, a search and an estimate as parts."""
 
-    queries: int = 100
+    queries: Count = 100
     """Number of queries of every estimate."""
 
-    def __call__(self, problem: Problem) -> Asking[Stop]:
-        move = _geometric_step(problem, self.halvings)
-        return descend(problem, self, move, lambda _: self.queries)
+    def planned(self, t: int) -> int:  # noqa: ARG002
+        return self.queries

@@ -30,196 +30,141 @@ into the box, and a sum of mostly equal signs would follow it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..core.ask import Ask, Asking, Iterate, Until, together
-from ..core.metric import Metric
+from ..core.ask import Ask, Asking, Iterate, Until, at_once, together
 from ..core.problem import Problem
 from ..core.stop import Stop
-from ..core.validation import MAX_DEPTH, MAX_LIMIT, MAX_VALUE, above, check, number, whole
+from ..core.validation import number
 from ..parts.estimates import FLAGGED_RAY_FACTOR, PHASE
-from ..parts.paths import Segment
 from ..parts.rays import FARTHEST, in_phase, search_around, search_inward, search_window
-from ..parts.searches import Search
-from ..parts.starts import Start, find_start
-from ..parts.vectors import sum_weights, unit, unit_rows
+from ..parts.registry import Count, Depth, Limit, Positive
+from ..parts.starts import tolerance_of
+from ..parts.vectors import LazyRows, sum_weights, unit, unit_rows
+from .descent import FromBoundary, Project
 
 RAY_PHASE = "step"
 TRIALS = 15
 SMALLEST_ALPHA = 1e-4
 SMALLEST_BETA = 1e-8
+REACH = 0.01
+"""Half the width of the window that the stealthy attack searches, as a fraction of g."""
 
 
 class Slope(NamedTuple):
     """The result of an estimate."""
 
-    gradient: Tensor
-    """The gradient of g, up to a factor that alpha absorbs."""
-    closest: Iterate
-    """The closest point that the estimate found, or x_t."""
+    gradient: Tensor  # of g, up to a factor that alpha absorbs
+    closest: Iterate  # the closest point that the estimate found, or x_t
 
 
-Estimating = Callable[[int, Iterate, float, float], Asking[Slope]]
-"""A function of t, x_t, beta and the factor on the tolerance of searches."""
+@dataclass(frozen=True)
+class RayDescent(FromBoundary):
+    """What OPT and Sign-OPT share: estimates and steps in turn. The search narrows the bracket on
+    each ray, with the tolerance for the first beta."""
 
+    alpha: Positive = 0.2
+    beta: Annotated[float, number(SMALLEST_BETA, 1)] = 0.001
+    iterations: Limit = 10_000
 
-class Descending(Protocol):
-    """The fields that OPT and Sign-OPT share."""
+    def projection(self, problem: Problem) -> Project:
+        if tolerance_of(problem, self.start) is not None:
+            return lambda path: at_once(path.start)  # already at the boundary
+        return super().projection(problem)
 
-    @property
-    def start(self) -> Start: ...
-    @property
-    def search(self) -> Search: ...
-    @property
-    def alpha(self) -> float: ...
-    @property
-    def beta(self) -> float: ...
-    @property
-    def iterations(self) -> int: ...
+    def slope(
+        self, problem: Problem, t: int, iterate: Iterate, beta: float, scale: float
+    ) -> Asking[Slope]:
+        """Estimate the slope at x_t; `scale` multiplies the tolerance of searches."""
+        raise NotImplementedError
 
+    def descend(self, problem: Problem, iterate: Iterate) -> Asking[Stop]:
+        alpha, beta = self.alpha, self.beta
+        for t in range(1, self.iterations + 1):
+            scale = beta / self.beta
+            slope = yield from self.slope(problem, t, iterate, beta, scale)
+            step = self._step(problem, iterate, slope.gradient, alpha, scale)
+            moved, alpha = yield from in_phase(step, RAY_PHASE)
+            problem.note(alpha=alpha, beta=beta)
+            iterate = min(moved, slope.closest, key=lambda each: each.distance)
+            problem.accept(iterate)
+            if alpha < SMALLEST_ALPHA:
+                alpha, beta = 1.0, beta / 10
+                if beta < SMALLEST_BETA:
+                    return Stop.CONVERGED
+        return Stop.ITERATIONS
 
-def descend_rays(problem: Problem, attack: Descending, estimate: Estimating) -> Asking[Stop]:
-    """Alternate estimates and steps."""
-    first = yield from find_start(problem, attack.start)
-    if first is None:
-        return Stop.NO_START
-    if problem.start_image is not None or attack.start.tolerance is None:
-        first = yield from attack.search(problem, Segment(problem.source, first))
-    problem.accept(first)
-    iterate, alpha, beta = first, attack.alpha, attack.beta
-    for t in range(1, attack.iterations + 1):
-        scale = beta / attack.beta
-        slope = yield from estimate(t, iterate, beta, scale)
-        step = _Step(problem, attack.search, iterate, slope.gradient, scale)
-        moved, alpha = yield from in_phase(step.along(alpha), RAY_PHASE)
-        problem.note(alpha=alpha, beta=beta)
-        iterate = min(moved, slope.closest, key=lambda each: each.distance)
-        problem.accept(iterate)
-        if alpha < SMALLEST_ALPHA:
-            alpha, beta = 1.0, beta / 10
-            if beta < SMALLEST_BETA:
-                return Stop.CONVERGED
-    return Stop.ITERATIONS
-
-
-class _Step:
-    """The search for alpha at one iterate."""
-
-    def __init__(
-        self, problem: Problem, search: Search, iterate: Iterate, gradient: Tensor, scale: float
-    ) -> None:
-        self._problem, self._search, self._iterate = problem, search, iterate
-        self._gradient, self._scale = gradient, scale
-        self._theta = unit(iterate.point - problem.source)
-
-    def along(self, alpha: float) -> Asking[tuple[Iterate, float]]:
+    def _step(
+        self, problem: Problem, iterate: Iterate, gradient: Tensor, alpha: float, scale: float
+    ) -> Asking[tuple[Iterate, float]]:
         """Return the closest point found, or the iterate, and the last alpha."""
-        best = self._iterate
+        theta, distance = unit(iterate.point - problem.source), iterate.distance
+
+        def ray(alpha: float) -> Tensor:
+            return unit(theta - alpha * gradient)
+
+        def trial(alpha: float) -> Tensor:
+            return (problem.source + distance * ray(alpha)).clamp_(0, 1)
+
+        best = iterate
         for _ in range(TRIALS):
-            found = yield from self._inward(alpha, best.distance)
+            found = yield from search_inward(problem, self.search, ray(alpha), best.distance, scale)
             alpha *= 2
             if found is None or found.distance >= best.distance:
                 break
             best = found
-        if best is not self._iterate:
+        if best is not iterate:
             return best, alpha
+        # Smaller ones are queried at the distance of the iterate, so that the next are known.
         alphas = [alpha / 4**k for k in range(1, TRIALS + 1)]
-        return (yield from self._smaller(alphas))
-
-    def _smaller(self, alphas: Sequence[float]) -> Asking[tuple[Iterate, float]]:
-        """Find the first alpha that decreases the distance.
-
-        All are queried at the distance of the iterate, so that the next ones are known.
-        """
         first = 0
-        while first < len(alphas):
-            left = _Turned(self, alphas[first:])
-            answers = yield Ask(left, until=Until.ADVERSARIAL, phase=RAY_PHASE)
+        while first < TRIALS:
+            points = LazyRows.stack(alphas[first:], trial)
+            answers = yield Ask(points, until=Until.ADVERSARIAL, phase=RAY_PHASE)
             row = len(answers) - 1
             if not answers.adversarial[row]:
                 break
-            known = Iterate(left[row : row + 1][0], float(answers.distances[row]))
-            found = yield from self._inward(alphas[first + row], self._iterate.distance, known)
-            if found is not None and found.distance < self._iterate.distance:
-                return found, alphas[first + row]
-            first += row + 1
-        return self._iterate, alphas[-1]
-
-    def _inward(
-        self, alpha: float, distance: float, known: Iterate | None = None
-    ) -> Asking[Iterate | None]:
-        ray = self.ray(alpha)
-        return search_inward(self._problem, self._search, ray, distance, self._scale, known)
-
-    def ray(self, alpha: float) -> Tensor:
-        return unit(self._theta - alpha * self._gradient)
-
-    def at_distance(self, alpha: float) -> Tensor:
-        """Return the point of a trial at the distance of the iterate."""
-        return (self._problem.source + self._iterate.distance * self.ray(alpha)).clamp_(0, 1)
-
-
-class _Turned:
-    """Trials at the distance of the iterate, as rows."""
-
-    def __init__(self, step: _Step, alphas: Sequence[float]) -> None:
-        self._step, self._alphas = step, alphas
-
-    def __len__(self) -> int:
-        return len(self._alphas)
-
-    def __getitem__(self, rows: slice) -> Tensor:
-        return torch.stack([self._step.at_distance(alpha) for alpha in self._alphas[rows]])
-
-
-REACH = 0.01
-"""Half the width of the window that the stealthy attack searches, as a fraction of g."""
+            alpha, first = alphas[first + row], first + row + 1
+            known = Iterate(trial(alpha), float(answers.distances[row]))
+            found = yield from search_inward(
+                problem, self.search, ray(alpha), distance, scale, known
+            )
+            if found is not None and found.distance < distance:
+                return found, alpha
+        return iterate, alphas[-1]
 
 
 @dataclass(frozen=True)
-class OPT:
+class OPT(RayDescent):
     """OPT, with a start and a search as parts."""
 
-    start: Start
-    search: Search
-    """The search within the bracket on each ray, with the tolerance for the first beta."""
-    directions: int = 10
+    directions: Depth = 10
     """q, the number of directions in an estimate."""
-    alpha: float = 0.2
-    beta: float = 0.001
     from_beyond: bool = False
     """Whether rays of an estimate are searched from 1.01 g inward, as in the stealthy attack."""
-    iterations: int = 10_000
-
-    metrics = (Metric.L2,)
-
-    def __post_init__(self) -> None:
-        check(self, directions=whole(1, MAX_DEPTH), iterations=whole(1, MAX_LIMIT))
-        check(self, alpha=above(0, MAX_VALUE), beta=number(SMALLEST_BETA, 1))
 
     @property
     def rows(self) -> int:
         """Maximum number of points held: direction, ends and last steps of each ray."""
         return 12 * self.directions
 
-    def __call__(self, problem: Problem) -> Asking[Stop]:
-        return descend_rays(problem, self, partial(self._estimate, problem))
-
-    def _estimate(
+    def slope(
         self, problem: Problem, t: int, iterate: Iterate, beta: float, scale: float
     ) -> Asking[Slope]:
+        def boundary(ray: Tensor) -> Asking[Iterate | None]:
+            """Return the boundary point along theta_i."""
+            if self.from_beyond:
+                return search_window(problem, self.search, ray, iterate.distance, REACH, scale)
+            return search_around(problem, self.search, ray, iterate.distance, scale)
+
         units = unit_rows(problem.noise(PHASE, t, self.directions)[0 : self.directions])
         rays = unit_rows(unit(iterate.point - problem.source) + beta * units)
-        found = yield from together(
-            [in_phase(self._value(problem, ray, iterate, scale), PHASE) for ray in rays]
-        )
+        found = yield from together([in_phase(boundary(ray), PHASE) for ray in rays])
         beyond = FLAGGED_RAY_FACTOR * (1 + REACH) if self.from_beyond else FARTHEST
         lengths = [beyond * iterate.distance if ray is None else ray.distance for ray in found]
         slopes = (np.array(lengths) - iterate.distance) / (beta * self.directions)
@@ -228,44 +173,20 @@ class OPT:
         problem.note(rays=self.directions, spread=float(np.std(lengths)) / iterate.distance)
         return Slope(torch.einsum("n,nchw->chw", weights, units), closest)
 
-    def _value(
-        self, problem: Problem, ray: Tensor, iterate: Iterate, scale: float
-    ) -> Asking[Iterate | None]:
-        """Return the boundary point along theta_i."""
-        if self.from_beyond:
-            return search_window(problem, self.search, ray, iterate.distance, REACH, scale)
-        return search_around(problem, self.search, ray, iterate.distance, scale)
-
 
 @dataclass(frozen=True)
-class SignOPT:
+class SignOPT(RayDescent):
     """Sign-OPT, with a start and a search as parts."""
 
-    start: Start
-    search: Search
-    """The search within the bracket on each ray, with the tolerance for the first beta."""
-    queries: int = 200
+    queries: Count = 200
     """Q, the number of directions in an estimate."""
-    alpha: float = 0.2
-    beta: float = 0.001
-    chunk: int = 128
-    iterations: int = 10_000
-
-    metrics = (Metric.L2,)
-
-    def __post_init__(self) -> None:
-        check(self, queries=whole(1, MAX_VALUE), chunk=whole(1, MAX_VALUE))
-        check(self, alpha=above(0, MAX_VALUE), beta=number(SMALLEST_BETA, 1))
-        check(self, iterations=whole(1, MAX_LIMIT))
+    chunk: Count = 128
 
     @property
     def rows(self) -> int:
         return 2 * self.chunk
 
-    def __call__(self, problem: Problem) -> Asking[Stop]:
-        return descend_rays(problem, self, partial(self._estimate, problem))
-
-    def _estimate(
+    def slope(
         self,
         problem: Problem,
         t: int,

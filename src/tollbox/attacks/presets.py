@@ -11,12 +11,13 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..core.metric import Metric, norm_of
-from ..core.validation import shown
+from ..core.validation import require
 from ..errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ class Kind(enum.StrEnum):
 
 
 class Method(enum.Enum):
-    """How an attack differs from the vanilla attack of its family."""
+    """How an attack differs from the vanilla attack of its family: the words that a table shows,
+    the kind, and the title as the paper writes it."""
 
     VANILLA = ("VA", Kind.VANILLA, "{}")
     AS = ("VA+AS", Kind.ASYMMETRIC, "{}+AS")
@@ -51,14 +53,7 @@ class Method(enum.Enum):
     SURROGATE = ("with a surrogate", Kind.OWN, "{}+surrogate")
 
     def __init__(self, words: str, kind: Kind, title: str) -> None:
-        self.words = words
-        """The method as a table shows it."""
-        self.kind = kind
-        self._title = title
-
-    def title(self, family: str) -> str:
-        """Return the name of an attack of this family and method as the paper writes it."""
-        return self._title.format(family)
+        self.words, self.kind, self.title = words, kind, title
 
 
 @dataclass(frozen=True)
@@ -72,11 +67,14 @@ class Preset:
     """The parts, in words."""
     source: str
     """The publication that the settings come from."""
-    complete: bool = False
+    complete: bool
     """Whether nothing more of the attack can be made asymmetric: the paper then calls it A-FAMILY.
     """
-    norms: tuple[Metric, ...] = (Metric.L2,)
-    needs_surrogate: bool = False
+    norms: tuple[Metric, ...]
+
+    @property
+    def needs_surrogate(self) -> bool:
+        return self.method is Method.SURROGATE
 
     @property
     def attack(self) -> Attack:
@@ -87,7 +85,7 @@ class Preset:
     @property
     def title(self) -> str:
         """The name as the paper writes it."""
-        return (Method.BOTH if self.complete else self.method).title(self.family)
+        return (Method.BOTH if self.complete else self.method).title.format(self.family)
 
     @property
     def words(self) -> str:
@@ -95,162 +93,95 @@ class Preset:
         return f"{self.method.words} ({self.title})" if self.complete else self.method.words
 
 
-def _four(family: str, where: str, source: str) -> list[Preset]:
-    """Return the four rows of an attack that estimates: vanilla, `+as`, `+agrest` and `a-`."""
-    name = family.lower()
-    rows = [
-        (name, Method.VANILLA, "binary search, Monte Carlo"),
-        (f"{name}+as", Method.AS, "AS, Monte Carlo"),
-        (f"{name}+agrest", Method.AGREST, "binary search, AGREST"),
-        (f"a-{name}", Method.BOTH, "AS, AGREST"),
-    ]
-    return [
-        Preset(row, family, method, parts + where, source, complete=method is Method.BOTH)
-        for row, method, parts in rows
-    ]
+_TABLE = """
+Rewriting the Budget, Table 1:
+surfree            SurFree    VANILLA     l2    binary search, the image's coefficients, DCT 1/4
+a-surfree          SurFree    AS*         l2    AS, the image's coefficients, DCT 1/4
+hsja               HSJA       VANILLA     l2    binary search, Monte Carlo
+hsja+as            HSJA       AS          l2    AS, Monte Carlo
+hsja+agrest        HSJA       AGREST      l2    binary search, AGREST
+a-hsja             HSJA       BOTH*       l2    AS, AGREST
+geoda              GeoDA      VANILLA     l2    binary search, Monte Carlo, DCT 1/4
+geoda+as           GeoDA      AS          l2    AS, Monte Carlo, DCT 1/4
+geoda+agrest       GeoDA      AGREST      l2    binary search, AGREST, DCT 1/4
+a-geoda            GeoDA      BOTH*       l2    AS, AGREST, DCT 1/4
+cgba               CGBA       VANILLA     l2    binary search, Monte Carlo, DCT 1/4
+cgba+as            CGBA       AS          l2    AS, Monte Carlo, DCT 1/4
+cgba+agrest        CGBA       AGREST      l2    binary search, AGREST, DCT 1/4
+a-cgba             CGBA       BOTH*       l2    AS, AGREST, DCT 1/4
+Maho et al. 2021:
+surfree-original   SurFree    ORIGINAL    l2    angles to both sides, tanh spectrum, 8x8 DCT
+Reza et al. 2023:
+cgba-original      CGBA       ORIGINAL    l2    galloping, binary search, signs, DCT 1/4
+Chen et al. 2020:
+hsja-original      HSJA       ORIGINAL    l2    uniform start, radius by the distance, 100 sqrt(t)
+Rahmati et al. 2020:
+geoda-original     GeoDA      ORIGINAL    l2    outward walk, split of 4000 queries, signs, DCT 1/3
+Debenedetti et al. 2024:
+stealthy-hsja      HSJA       STEALTHY    l2    line search in two stages, OPT-style estimate
+stealthy-geoda     GeoDA      STEALTHY    l2    uniform start, bias with feedback, sum, DCT 1/4
+Li et al. 2020:
+qeba               QEBA       VANILLA     l2    binary search, Monte Carlo, resized 1/4
+a-qeba             QEBA       BOTH*       l2    AS, AGREST, resized 1/4
+Liu et al. 2019:
+qfool              qFool      VANILLA     l2    binary search, Monte Carlo, DCT 1/4
+a-qfool            qFool      BOTH*       l2    AS, AGREST, DCT 1/4
+Wang et al. 2022:
+tria               TriA       VANILLA     l2    two bisections of an angle, single waves, DCT 1/4
+a-tria             TriA       AS*         l2    AS of an angle, single waves, DCT 1/4
+Wang et al. 2025:
+ttba               TtBA       VANILLA     l2    binary search, Monte Carlo, DCT 1/4
+a-ttba             TtBA       BOTH*       l2    AS, AGREST, DCT 1/4
+Reza et al. 2023:
+cgba-h             CGBA-H     VANILLA     l2    binary search, Monte Carlo, DCT 1/4
+a-cgba-h           CGBA-H     BOTH*       l2    AS, AGREST, DCT 1/4
+Brendel et al. 2018:
+boundary           Boundary   VANILLA     l2    noise image, binary search, a walk
+a-boundary         Boundary   AS*         l2    noise image, AS, a walk
+Cheng et al. 2019:
+opt                OPT        VANILLA     l2    binary search, differences of 10 rays
+a-opt              OPT        AS*         l2    AS, differences of 10 rays
+Debenedetti et al. 2024:
+stealthy-opt       OPT        STEALTHY    l2    line search in two stages, differences of 10 rays
+Cheng et al. 2020:
+sign-opt           Sign-OPT   VANILLA     l2    binary search, signs of 200 rays
+a-sign-opt         Sign-OPT   AS*         l2    AS, signs of 200 rays
+Debenedetti et al. 2024:
+stealthy-sign-opt  Sign-OPT   STEALTHY    l2    line search in two stages, signs of 200 rays
+stealthy-rays      RayS       STEALTHY    linf  linf: sign flips, line search of a tenth
+Chen, Gu 2020:
+rays               RayS       VANILLA     linf  linf: sign flips, binary search
+a-rays             RayS       AS*         linf  linf: sign flips, AS
+rays-l2            RayS-l2    VANILLA     l2    sign flips, binary search, read in l2
+Chen, Jordan, Wainwright 2020:
+hsja-linf          HSJA-linf  VANILLA     linf  linf: binary search, Monte Carlo, shrinking delta
+a-hsja-linf        HSJA-linf  BOTH*       linf  linf: AS, AGREST
+docs/frugal.md:
+hsja+calibrated    HSJA       CALIBRATED  l2    binary search, measured overshoot
+geoda+calibrated   GeoDA      CALIBRATED  l2    binary search, measured overshoot, DCT 1/4
+cgba+calibrated    CGBA       CALIBRATED  l2    binary search, measured overshoot, DCT 1/4
+frugal             Frugal     OWN         l2    ray start, optimal search, overshoot, priors
+SeRI, 2026:
+cgba+seri          CGBA       RESCALED    l2    as cgba, a fifth of the cost for rescaled blocks
+frugal+seri        Frugal     RESCALED    l2    as frugal, a fifth of the cost for rescaled blocks
+docs/frugal.md:
+frugal+surrogate   Frugal     SURROGATE   l2    as frugal, with your own surrogate network
+"""
+"""Name, family, method (* if complete), norm and parts, below the source of the settings."""
 
 
-def _two(family: str, where: str, source: str) -> list[Preset]:
-    """Return the first and the last of the four rows."""
-    return _four(family, where, source)[::3]
+def _presets() -> Iterator[Preset]:
+    source = ""
+    for line in _TABLE.strip().splitlines():
+        if line.endswith(":"):
+            source = line.removesuffix(":")
+            continue
+        name, family, method, norm, parts = re.split(" {2,}", line)
+        how, complete = Method[method.rstrip("*")], method.endswith("*")
+        yield Preset(name, family, how, parts, source, complete, (Metric(norm),))
 
 
-def _rays(family: str, what: str, source: str) -> list[Preset]:
-    """Return the authors' form, the asymmetric one and the stealthy one."""
-    name, lines = family.lower(), f"line search in two stages, {what}"
-    return [
-        Preset(name, family, Method.VANILLA, f"binary search, {what}", source),
-        Preset(f"a-{name}", family, Method.AS, f"AS, {what}", source, complete=True),
-        Preset(f"stealthy-{name}", family, Method.STEALTHY, lines, _STEALTHY),
-    ]
-
-
-_PAPER = "Rewriting the Budget, Table 1"
-_STEALTHY = "Debenedetti et al. 2024"
-_OWN = "docs/frugal.md"
-_CHEN_GU, _CHEN_JORDAN = "Chen, Gu 2020", "Chen, Jordan, Wainwright 2020"
-_TRIA, _BOUNDARY, _SERI = "Wang et al. 2022", "Brendel et al. 2018", "SeRI, 2026"
-_LINF = (Metric.LINF,)
-_COEFFICIENTS = "the image's coefficients, DCT 1/4"
-
-_ALL = [
-    Preset("surfree", "SurFree", Method.VANILLA, f"binary search, {_COEFFICIENTS}", _PAPER),
-    Preset("a-surfree", "SurFree", Method.AS, f"AS, {_COEFFICIENTS}", _PAPER, complete=True),
-    *_four("HSJA", "", _PAPER),
-    *_four("GeoDA", ", DCT 1/4", _PAPER),
-    *_four("CGBA", ", DCT 1/4", _PAPER),
-    Preset(
-        "surfree-original",
-        "SurFree",
-        Method.ORIGINAL,
-        "angles to both sides, tanh spectrum, 8x8 DCT",
-        "Maho et al. 2021",
-    ),
-    Preset(
-        "cgba-original",
-        "CGBA",
-        Method.ORIGINAL,
-        "galloping, binary search, signs, DCT 1/4",
-        "Reza et al. 2023",
-    ),
-    Preset(
-        "hsja-original",
-        "HSJA",
-        Method.ORIGINAL,
-        "uniform start, radius by the distance, 100 sqrt(t)",
-        "Chen et al. 2020",
-    ),
-    Preset(
-        "geoda-original",
-        "GeoDA",
-        Method.ORIGINAL,
-        "outward walk, split of 4000 queries, signs, DCT 1/3",
-        "Rahmati et al. 2020",
-    ),
-    Preset(
-        "stealthy-hsja",
-        "HSJA",
-        Method.STEALTHY,
-        "line search in two stages, OPT-style estimate",
-        _STEALTHY,
-    ),
-    Preset(
-        "stealthy-geoda",
-        "GeoDA",
-        Method.STEALTHY,
-        "uniform start, bias with feedback, sum, DCT 1/4",
-        _STEALTHY,
-    ),
-    *_two("QEBA", ", resized 1/4", "Li et al. 2020"),
-    *_two("qFool", ", DCT 1/4", "Liu et al. 2019"),
-    Preset(
-        "tria", "TriA", Method.VANILLA, "two bisections of an angle, single waves, DCT 1/4", _TRIA
-    ),
-    Preset(
-        "a-tria", "TriA", Method.AS, "AS of an angle, single waves, DCT 1/4", _TRIA, complete=True
-    ),
-    *_two("TtBA", ", DCT 1/4", "Wang et al. 2025"),
-    *_two("CGBA-H", ", DCT 1/4", "Reza et al. 2023"),
-    Preset("boundary", "Boundary", Method.VANILLA, "noise image, binary search, a walk", _BOUNDARY),
-    Preset("a-boundary", "Boundary", Method.AS, "noise image, AS, a walk", _BOUNDARY, True),
-    *_rays("OPT", "differences of 10 rays", "Cheng et al. 2019"),
-    *_rays("Sign-OPT", "signs of 200 rays", "Cheng et al. 2020"),
-    Preset(
-        "stealthy-rays",
-        "RayS",
-        Method.STEALTHY,
-        "linf: sign flips, line search of a tenth",
-        _STEALTHY,
-        norms=_LINF,
-    ),
-    Preset(
-        "rays", "RayS", Method.VANILLA, "linf: sign flips, binary search", _CHEN_GU, norms=_LINF
-    ),
-    Preset("a-rays", "RayS", Method.AS, "linf: sign flips, AS", _CHEN_GU, True, _LINF),
-    Preset("rays-l2", "RayS-l2", Method.VANILLA, "sign flips, binary search, read in l2", _CHEN_GU),
-    Preset(
-        "hsja-linf",
-        "HSJA-linf",
-        Method.VANILLA,
-        "linf: binary search, Monte Carlo, shrinking delta",
-        _CHEN_JORDAN,
-        norms=_LINF,
-    ),
-    Preset("a-hsja-linf", "HSJA-linf", Method.BOTH, "linf: AS, AGREST", _CHEN_JORDAN, True, _LINF),
-    *(
-        Preset(
-            f"{family.lower()}+calibrated",
-            family,
-            Method.CALIBRATED,
-            f"binary search, measured overshoot{where}",
-            _OWN,
-        )
-        for family, where in (("HSJA", ""), ("GeoDA", ", DCT 1/4"), ("CGBA", ", DCT 1/4"))
-    ),
-    Preset("frugal", "Frugal", Method.OWN, "ray start, optimal search, overshoot, priors", _OWN),
-    Preset(
-        "cgba+seri",
-        "CGBA",
-        Method.RESCALED,
-        "as cgba, a fifth of the cost for rescaled blocks",
-        _SERI,
-    ),
-    Preset(
-        "frugal+seri",
-        "Frugal",
-        Method.RESCALED,
-        "as frugal, a fifth of the cost for rescaled blocks",
-        _SERI,
-    ),
-    Preset(
-        "frugal+surrogate",
-        "Frugal",
-        Method.SURROGATE,
-        "as frugal, with your own surrogate network",
-        _OWN,
-        needs_surrogate=True,
-    ),
-]
+_ALL = list(_presets())
 PRESETS = {each.name: each for each in _ALL if not each.needs_surrogate}
 """The presets that need nothing but their name."""
 WITH_SURROGATE = {each.name: each for each in _ALL if each.needs_surrogate}
@@ -280,26 +211,18 @@ def preset(
 
 def described(name: str, surrogate: bool = False) -> Preset:
     """Return the preset of that name; `surrogate` says whether one is given with it."""
-    if not isinstance(name, str):
-        raise InputError(
-            f"is {shown(name)}",
-            expected="the name of a preset; tb.presets() lists them",
-            input="name",
-        )
+    expected = "the name of a preset; tb.presets() lists them"
+    require(isinstance(name, str), "name", name, expected)
     known = {**PRESETS, **WITH_SURROGATE}
     if name not in known:
         raise UnknownNameError("preset", name, known)
-    if known[name].needs_surrogate and not surrogate:
-        raise InputError(
-            f"is missing, and the preset {name!r} needs one",
-            expected="your own network, or several",
-            input="surrogate",
-        )
-    if surrogate and not known[name].needs_surrogate:
-        raise InputError(
-            f"is given, and the preset {name!r} takes none",
-            expected=f"it with {', '.join(WITH_SURROGATE)} only",
-            remedy="leave it out",
-            input="surrogate",
-        )
-    return known[name]
+    found, given, remedy = known[name], "", ""
+    if found.needs_surrogate and not surrogate:
+        given = f"is missing, and the preset {name!r} needs one"
+        expected = "your own network, or several"
+    elif surrogate and not found.needs_surrogate:
+        given, remedy = f"is given, and the preset {name!r} takes none", "leave it out"
+        expected = f"it with {', '.join(WITH_SURROGATE)} only"
+    if given:
+        raise InputError(given, expected=expected, remedy=remedy, input="surrogate")
+    return found

@@ -20,65 +20,53 @@ from torch import Tensor
 
 from ..core.ask import Asking, Iterate
 from ..core.problem import Problem
-from ..core.stop import Stop
-from ..core.validation import MAX_VALUE, between, check, whole
 from ..parts.paths import Segment
 from ..parts.rays import walk_outward
+from ..parts.registry import Count, InnerFraction
 from ..parts.vectors import unit
-from .descent import Descent, Project, descend
+from .descent import Descent, Move, Project
 
 
 @dataclass(frozen=True)
 class QFool(Descent):
     """qFool with a start, a search and an estimate as parts."""
 
-    queries: int = 100
+    queries: Count = 100
     """n_0, the number of queries of every round."""
-    epsilon: float = 0.7
+    epsilon: InnerFraction = 0.7
     """Minimum gain per query of a round, as a share of the previous round's."""
-    rounds: int = 10
+    rounds: Count = 10
     """Maximum number of rounds at a boundary point."""
-    steps: int = 100
+    steps: Count = 100
     """Maximum number of steps outward from the source."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check(self, epsilon=between(0, 1), rounds=whole(1, MAX_VALUE), steps=whole(1, MAX_VALUE))
+    def planned(self, t: int) -> int:  # noqa: ARG002
+        return self.queries
 
-    def __call__(self, problem: Problem) -> Asking[Stop]:
-        move = _Rounds(self, problem).move
-        return descend(problem, self, move, lambda _: self.queries)
+    def begin(self, problem: Problem) -> Move:
+        total = torch.zeros_like(problem.source)
+        done, previous = 0, 0.0
+        closest: Iterate | None = None
 
-
-class _Rounds:
-    """The rounds at one boundary point after another; P_i is the iterate of the descent."""
-
-    def __init__(self, attack: QFool, problem: Problem) -> None:
-        self._attack, self._problem = attack, problem
-        self._reset()
-
-    def _reset(self) -> None:
-        self._total = torch.zeros_like(self._problem.source)
-        self._done, self._rate = 0, 0.0
-        self._closest: Iterate | None = None
-
-    def move(self, _: int, iterate: Iterate, normal: Tensor, project: Project) -> Asking[Iterate]:
-        """Run one round at P_i; return P_i if another pays, otherwise P_{i+1}."""
-        self._total += normal
-        self._done += 1
-        radius = (self._closest or iterate).distance
-        step = unit(self._total) * radius
-        moved = yield from walk_outward(self._problem, step, self._attack.steps)
-        rate = 0.0
-        if moved is not None:
-            found = yield from project(Segment(self._problem.source, moved))
-            rate = (iterate.distance - found.distance) / self._done
-            if found.distance < radius:
-                self._closest = found
-        if self._done < self._attack.rounds:
-            previous, self._rate = self._rate, rate
-            if self._done == 1 or rate > self._attack.epsilon * max(previous, 0.0):
+        def move(_: int, iterate: Iterate, normal: Tensor, project: Project) -> Asking[Iterate]:
+            """Run one round at P_i; return P_i if another pays, otherwise P_{i+1}."""
+            nonlocal done, previous, closest
+            total.add_(normal)
+            done += 1
+            radius = (closest or iterate).distance
+            moved = yield from walk_outward(problem, unit(total) * radius, self.steps)
+            rate = 0.0
+            if moved is not None:
+                found = yield from project(Segment(problem.source, moved))
+                rate = (iterate.distance - found.distance) / done
+                if found.distance < radius:
+                    closest = found
+            if done < self.rounds and (done == 1 or rate > self.epsilon * max(previous, 0.0)):
+                previous = rate
                 return iterate
-        next_point = self._closest or iterate
-        self._reset()
-        return next_point
+            next_point = closest or iterate
+            total.zero_()
+            done, previous, closest = 0, 0.0, None
+            return next_point
+
+        return move

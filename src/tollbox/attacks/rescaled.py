@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import cycle
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -30,8 +31,9 @@ from ..core.ask import Answers, Ask, Asking, Iterate, Until, handled
 from ..core.metric import Metric, metrics_of
 from ..core.problem import Attack, BoundedAttack, Problem
 from ..core.stop import Stop
-from ..core.validation import MAX_VALUE, between, check, number
+from ..core.validation import MAX_VALUE, number
 from ..parts.paths import Segment
+from ..parts.registry import Checked, Fraction, InnerFraction
 from ..parts.searches import BinarySearch, Search
 from ..parts.vectors import unit
 
@@ -44,22 +46,18 @@ ROWS = 16
 
 
 @dataclass(frozen=True)
-class Rescaled:
+class Rescaled(Checked):
     """An attack that is combined with rescaling."""
 
     inner: Attack
     search: Search = field(default_factory=lambda: BinarySearch(1 / 16, relative=True, phase=PHASE))
     """The search along a line inward, after a block that helped."""
-    share: float = 0.2
+    share: InnerFraction = 0.2
     """The fraction of the cost that rescaling has."""
-    smaller: float = 0.2
-    larger: float = 1.8
-    step: float = 0.01
+    smaller: Fraction = 0.2
+    larger: Annotated[float, number(1, MAX_VALUE)] = 1.8
+    step: InnerFraction = 0.01
     """The fraction by which a rescaled perturbation must be shorter."""
-
-    def __post_init__(self) -> None:
-        check(self, share=between(0, 1), smaller=number(0, 1), larger=number(1, MAX_VALUE))
-        check(self, step=between(0, 1))
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
@@ -72,29 +70,26 @@ class Rescaled:
         return held + ROWS
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
-        rescaling, own, attack = _Rescaling(self, problem), _Account(), _Account()
+        rescaling, own, attack = _Rescaling(self, problem), 0.0, 0.0
+
+        def pay(ask: Ask) -> Asking[Answers]:
+            nonlocal own
+            answers = yield ask
+            own += float(answers.prices.sum())
+            return answers
 
         def interleave(ask: Ask) -> Asking[Answers]:
+            nonlocal attack
             rescaling.update()
-            while own.cost < self.share * (own.cost + attack.cost) and rescaling.is_ready:
-                before = own.cost
-                yield from handled(rescaling.attempt(), own.pay)
-                if own.cost == before:
-                    break
-            return (yield from attack.pay(ask))
+            before = -1.0
+            while before < own < self.share * (own + attack) and rescaling.best is not None:
+                before = own
+                yield from handled(rescaling.attempt(rescaling.best), pay)
+            answers = yield ask
+            attack += float(answers.prices.sum())
+            return answers
 
         return Stop((yield from handled(self.inner(problem), interleave)))
-
-
-class _Account:
-    """The cost of the answers to some asks."""
-
-    cost = 0.0
-
-    def pay(self, ask: Ask) -> Asking[Answers]:
-        answers = yield ask
-        self.cost += float(answers.prices.sum())
-        return answers
 
 
 Block = tuple[slice, slice]
@@ -118,18 +113,10 @@ class _Rescaling:
         self._part, self._problem = part, problem
         blocks = _blocks(*problem.source.shape[1:])
         self._blocks = cycle([block for block in blocks if problem.may_change(*block)])
-        self._factors: Tensor | None = None
-        """The factors of all blocks; None if all are 1."""
-        self._best: Iterate | None = None
-        self._latest: Iterate | None = None
-        """The attack's iterate, until it is tried with the factors."""
-        self._seen: Tensor | None = None
-        """The last iterate of the attack that `update` took over."""
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether there is a perturbation to rescale."""
-        return self._best is not None
+        self._factors: Tensor | None = None  # of all blocks; None if all are 1
+        self.best: Iterate | None = None  # the closest point, if there is one to rescale
+        self._latest: Iterate | None = None  # the attack's, until it is tried with the factors
+        self._seen: Tensor | None = None  # the last point of the attack that `update` took over
 
     def update(self) -> None:
         """Take over the latest iterate of the attack, if it is new."""
@@ -142,20 +129,17 @@ class _Rescaling:
         latest = Iterate(point, distance)
         if self._factors is not None:
             self._latest = latest
-        elif self._best is None or distance < self._best.distance:
-            self._best = latest
+        elif self.best is None or distance < self.best.distance:
+            self.best = latest
 
-    def attempt(self) -> Asking[None]:
+    def attempt(self, best: Iterate) -> Asking[None]:
         """Try the factors on a new iterate, or else the next block."""
-        if self._best is None:
-            return
         if self._latest is not None and self._factors is not None:
             latest, self._latest = self._latest, None
-            length = min(latest.distance, self._best.distance)
-            if (yield from self._try(latest, [self._factors], length)) is not None:
-                return
-            if latest.distance < self._best.distance:
-                self._best, self._factors = latest, None
+            length = min(latest.distance, best.distance)
+            kept = yield from self._try(latest, [self._factors], length)
+            if kept is None and latest.distance < best.distance:
+                self.best, self._factors = latest, None
             return
         rows, columns = next(self._blocks)
         masks = []
@@ -163,15 +147,13 @@ class _Rescaling:
             mask = torch.ones_like(self._problem.source[:1])
             mask[:, rows, columns] = factor
             masks.append(mask)
-        chosen = yield from self._try(self._best, masks, self._best.distance)
+        chosen = yield from self._try(best, masks, best.distance)
         if chosen is not None:
             self._factors = chosen if self._factors is None else self._factors * chosen
 
     def _try(self, iterate: Iterate, masks: list[Tensor], length: float) -> Asking[Tensor | None]:
-        """Query the perturbation with each of the factors, a step shorter than `length`.
-
-        Follow the first adversarial one inward, and return its factors.
-        """
+        """Query the perturbation with each of the factors, a step shorter than `length`. Follow the
+        first adversarial one inward, and return its factors."""
         source, shorter = self._problem.source, (1 - self._part.step) * length
         ways = [unit((iterate.point - source) * mask) for mask in masks]
         points = torch.stack([torch.add(source, way, alpha=shorter) for way in ways]).clamp_(0, 1)
@@ -182,5 +164,5 @@ class _Rescaling:
         found = Iterate(points[row], float(answers.distances[-1]))
         inner = torch.lerp(source, found.point, INNERMOST)
         line = Segment(inner, found, (1 - INNERMOST) * found.distance)
-        self._best = yield from self._part.search(self._problem, line)
+        self.best = yield from self._part.search(self._problem, line)
         return masks[row]

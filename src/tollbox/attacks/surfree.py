@@ -11,50 +11,36 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..core.ask import Asking
-from ..core.metric import Metric
+from ..core.ask import Asking, Iterate
 from ..core.problem import Problem
 from ..core.stop import Stop
-from ..core.validation import MAX_LIMIT, check, whole
 from ..parts.directions import Directions, TernarySpectrum
-from ..parts.paths import Segment
+from ..parts.paths import Circle, Quarter, Segment, Sweep
+from ..parts.registry import Limit
 from ..parts.searches import Search
-from ..parts.starts import Start, find_start
-from ..parts.sweeps import Quarter, Sweep
+from .descent import FromBoundary
 
 
 @dataclass(frozen=True)
-class SurFree:
+class SurFree(FromBoundary):
     """SurFree with a start, searches, directions and a sweep as parts."""
 
-    start: Start
-    search: Search
-    """Search of the first and the last line to the source."""
     arc_search: Search
     directions: Directions = field(default_factory=TernarySpectrum)
     sweep: Sweep = field(default_factory=Quarter)
-    iterations: int = 100_000
-
-    metrics = (Metric.L2,)
-
-    def __post_init__(self) -> None:
-        check(self, iterations=whole(1, MAX_LIMIT))
+    iterations: Limit = 100_000
 
     @property
     def rows(self) -> int:
         return self.directions.rows
 
-    def __call__(self, problem: Problem) -> Asking[Stop]:
-        start = yield from find_start(problem, self.start)
-        if start is None:
-            return Stop.NO_START
-        iterate = yield from self.search(problem, Segment(problem.source, start))
-        problem.accept(iterate)
+    def descend(self, problem: Problem, iterate: Iterate) -> Asking[Stop]:
         away = iterate.point - problem.source
-        next_direction = self.directions.begin(problem, self.iterations, away)
-        sweep = self.sweep.begin(problem)
+        directions = self.directions.begin(problem, self.iterations, away)
+        sweep = self.sweep.begin()
         for _ in range(self.iterations):
-            arc = yield from sweep(iterate, next_direction())
+            circle = Circle.through(problem.source, iterate.point, next(directions))
+            arc = yield from sweep(iterate, circle)
             if arc is None:
                 continue
             moved = yield from self.arc_search(problem, arc)

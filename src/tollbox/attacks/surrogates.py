@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core.problem import Problem
-from ..core.validation import shown
+from ..core.validation import require, shown
 from ..data.user_code import with_kind
 from ..errors import InputError
 from ..models.numerics import Normalisation, matrix_products
@@ -47,13 +47,9 @@ class Surrogate:
     ) -> None:
         given = [networks] if isinstance(networks, nn.Module) else networks
         listed = isinstance(given, Sequence) and len(given) > 0
+        expected = "a network (an instance of nn.Module), or several"
         for network in given if listed else [given]:
-            if not isinstance(network, nn.Module):
-                raise InputError(
-                    f"is {shown(network)}",
-                    expected="a network (an instance of nn.Module), or several",
-                    input="surrogate",
-                )
+            require(isinstance(network, nn.Module), "surrogate", network, expected)
         self.networks = tuple(given)
         self._mean, self._std = mean, std
         self._ready: dict[torch.device, tuple[list[nn.Module], Normalisation]] = {}
@@ -92,10 +88,8 @@ class Surrogate:
         return unit(problem.only_mask(total))
 
     def classes(self, image: Tensor) -> int:
-        """Return the number of classes, tried on an image (c, h, w).
-
-        Raise InputError if the networks differ in it, or cannot be differentiated there.
-        """
+        """Return the number of classes, tried on an image (c, h, w). Raise InputError if the
+        networks differ in it, or cannot be differentiated there."""
         normalise = self._normalisation(image.device, len(image))
         counts = []
         try:
@@ -113,11 +107,8 @@ class Surrogate:
                 input="surrogate",
             ) from None
         if len(set(counts)) > 1:
-            raise InputError(
-                f"has networks of {' and '.join(map(str, counts))} classes",
-                expected="the same classes",
-                input="surrogate",
-            )
+            found = f"has networks of {' and '.join(map(str, counts))} classes"
+            raise InputError(found, expected="the same classes", input="surrogate")
         return counts[0]
 
     def _on(self, device: torch.device) -> tuple[list[nn.Module], Normalisation]:
@@ -162,11 +153,9 @@ def _gradient(
         flagged = sorted(problem.goal.flagged or ())
         largest = max(*flagged, problem.target or 0)
         if largest >= len(logits):
-            raise InputError(
-                f"has {len(logits)} classes, but class {largest} belongs to an image or its goal",
-                expected="the classes of the model under test",
-                input="surrogate",
-            )
+            given = f"has {len(logits)} classes, but class {largest} is that of an image or goal"
+            expected = "the classes of the model under test"
+            raise InputError(given, expected=expected, input="surrogate")
         if problem.target is None:
             others = [each for each in range(len(logits)) if not problem.goal.flags(each)]
             rival = logits[others].amax()

@@ -20,114 +20,82 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from torch import Tensor
-
 from ..core.ask import Ask, Asking, Iterate, Until
-from ..core.metric import Metric
 from ..core.problem import Problem
 from ..core.stop import Stop
-from ..core.validation import MAX_LIMIT, above, check, number, whole
 from ..engine.points import LinearPoint
 from ..parts.directions import Directions, SingleWaves
-from ..parts.paths import QUARTER_TURN, Circle, Segment
+from ..parts.paths import QUARTER_TURN, SWEEP, Circle, Path
+from ..parts.registry import Fraction, Limit, PositiveFraction
 from ..parts.searches import Search
-from ..parts.starts import Start, find_start
-from ..parts.sweeps import PHASE
 from ..parts.vectors import LazyRows
+from .descent import FromBoundary
 
 MIN_BETA = math.pi / 16
 """Smallest beta beyond where the point is as far as x_t; or half of alpha, if that is smaller."""
 
 
-@dataclass(frozen=True)
-class Corner:
-    """The third corner of a triangle by beta: positive on one side, negative on the other."""
-
-    circle: Circle
-    """Provides the two axes, both as long as x_t - x*."""
-    alpha: float
-
-    def at(self, beta: float) -> LinearPoint:
-        share = math.sin(self.alpha + abs(beta)) / math.sin(self.alpha)
-        along, across = share * math.cos(beta), share * math.sin(beta)
-        return LinearPoint(self.circle.source, self.circle.away, along, self.circle.side, across)
+def corner(circle: Circle, alpha: float, beta: float) -> LinearPoint:
+    """Return the third corner of a triangle, on the other side of u if beta is negative. The circle
+    provides the two axes, both as long as x_t - x*."""
+    share = math.sin(alpha + abs(beta)) / math.sin(alpha)
+    along, across = share * math.cos(beta), share * math.sin(beta)
+    return LinearPoint(circle.source, circle.away, along, circle.side, across)
 
 
-@dataclass(frozen=True)
-class Triangle:
-    """The path of the corner from beta = `first`, where `start` lies, to x* at beta = `last`."""
+class Triangle(Path):
+    """The path of the corner from beta = `first`, where `start` lies, to x*."""
 
-    corner: Corner
-    start: Iterate
-    first: float
-    last: float
-
-    @property
-    def length(self) -> float:
-        return self.start.distance
-
-    def __call__(self, theta: float) -> Tensor:
-        return self.linear_point(theta).point()
+    def __init__(self, circle: Circle, alpha: float, start: Iterate, first: float) -> None:
+        self.start, self.length = start, start.distance
+        self._circle, self._alpha, self._first = circle, alpha, first
+        self._last = math.copysign(math.pi - alpha, first)
 
     def linear_point(self, theta: float) -> LinearPoint:
-        return self.corner.at(self.first + (self.last - self.first) * theta)
+        beta = self._first + (self._last - self._first) * theta
+        return corner(self._circle, self._alpha, beta)
 
 
 @dataclass(frozen=True)
-class TriA:
+class TriA(FromBoundary):
     """The Triangle Attack with a start, searches and directions as parts."""
 
-    start: Start
-    search: Search
-    """Search of the line from the start to the source."""
     triangle_search: Search
     """Search of beta; a relative tolerance of 1/4 gives two bisections, as published."""
     directions: Directions = field(default_factory=SingleWaves)
-    rise: float = 0.1
+    rise: Fraction = 0.1
     """Increase of alpha after a plane with an adversarial point."""
-    fall: float = 0.005
+    fall: Fraction = 0.005
     """Decrease of alpha for each flagged answer of a plane without an adversarial point."""
-    reach: float = 0.1
+    reach: PositiveFraction = 0.1
     """Maximum difference between alpha and a right angle."""
-    patience: int = 1000
+    patience: Limit = 1000
     """Number of planes in a row without an adversarial point that stop the attack."""
-    iterations: int = 100_000
-
-    metrics = (Metric.L2,)
-
-    def __post_init__(self) -> None:
-        check(self, rise=number(0, 1), fall=number(0, 1), reach=above(0, 1))
-        check(self, patience=whole(1, MAX_LIMIT), iterations=whole(1, MAX_LIMIT))
+    iterations: Limit = 100_000
 
     @property
     def rows(self) -> int:
         return self.directions.rows
 
-    def __call__(self, problem: Problem) -> Asking[Stop]:
-        start = yield from find_start(problem, self.start)
-        if start is None:
-            return Stop.NO_START
-        iterate = yield from self.search(problem, Segment(problem.source, start))
-        problem.accept(iterate)
+    def descend(self, problem: Problem, iterate: Iterate) -> Asking[Stop]:
         away = iterate.point - problem.source
-        next_direction = self.directions.begin(problem, self.iterations, away)
+        directions = self.directions.begin(problem, self.iterations, away)
         alpha, failed = QUARTER_TURN, 0
         for _ in range(self.iterations):
-            corner = Corner(Circle.through(problem.source, iterate.point, next_direction()), alpha)
+            circle = Circle.through(problem.source, iterate.point, next(directions))
             beta = max(math.pi - 2 * alpha, 0.0) + min(MIN_BETA, alpha / 2)
-            sides = [corner.at(beta), corner.at(-beta)]
+            sides = [corner(circle, alpha, beta), corner(circle, alpha, -beta)]
             points = LazyRows.stack(sides, LinearPoint.point)
-            answers = yield Ask(points, until=Until.ADVERSARIAL, phase=PHASE)
+            answers = yield Ask(points, until=Until.ADVERSARIAL, phase=SWEEP)
             if not answers.adversarial[-1]:
                 alpha = max(alpha - 2 * self.fall, QUARTER_TURN - self.reach)
                 failed += 1
                 if failed == self.patience:
                     return Stop.CONVERGED
                 continue
-            failed = 0
-            side = 1 if len(answers) == 1 else -1
-            found = Iterate(corner.at(side * beta).point(), float(answers.distances[-1]))
-            path = Triangle(corner, found, side * beta, side * (math.pi - alpha))
+            failed, row = 0, len(answers) - 1
+            found = Iterate(sides[row].point(), float(answers.distances[row]))
+            path = Triangle(circle, alpha, found, -beta if row else beta)
             iterate = yield from self.triangle_search(problem, path)
             alpha = min(alpha + self.rise, QUARTER_TURN + self.reach)
             problem.accept(iterate)

@@ -12,18 +12,18 @@ searched.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from ..core.ask import Asking, Iterate, first_adversarial
 from ..core.problem import Problem
-from ..core.stop import Stop
-from ..core.validation import MAX_VALUE, check, whole
-from ..parts.paths import Segment
+from ..core.validation import MAX_VALUE, whole
+from ..parts.paths import Path, Segment
 from ..parts.searches import PHASE, SplitRule, narrow
 from ..parts.vectors import unit
-from .descent import Descent, Project, descend
+from .descent import Descent, Move, Project
 
 SHORT_BRIDGE, LONG_BRIDGE = 0.1, 0.2
 SHORT_SHARE, LONG_SHARE = 0.9, 2 / 3
@@ -40,8 +40,8 @@ def step_of(bridge: float) -> float:
     return first + (last - first) * (bridge - SHORT_BRIDGE) / (LONG_BRIDGE - SHORT_BRIDGE)
 
 
-class Bridge:
-    """The path x* + R v(k), k from 0 to 1."""
+class Bridge(Path):
+    """The path x* + R v(k), k from 0 to 1; only the device knows the length of v(k)."""
 
     def __init__(self, source: Tensor, start: Iterate, normal: Tensor) -> None:
         self.start, self._source, self._normal = start, source, normal
@@ -52,9 +52,6 @@ class Bridge:
         blend = unit(self._ahead * (1 - theta) + self._normal * theta)
         return torch.add(self._source, blend, alpha=self.start.distance).clamp_(0, 1)
 
-    def linear_point(self, theta: float) -> None:
-        """Return None: only the device knows the length of the blend."""
-
 
 @dataclass(frozen=True)
 class TtBA(Descent):
@@ -62,14 +59,10 @@ class TtBA(Descent):
 
     asymmetric: bool = False
     """Whether the bridge is split 1 : c* as in Algorithm 1; if not, it is halved."""
-    bins: int = 1000
+    bins: Annotated[int, whole(2, MAX_VALUE)] = 1000
     """Number of bins of the bridge."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check(self, bins=whole(2, MAX_VALUE))
-
-    def __call__(self, problem: Problem) -> Asking[Stop]:
+    def begin(self, problem: Problem) -> Move:
         rule = SplitRule(problem.prices.ratio if self.asymmetric else 1.0)
 
         def move(_: int, iterate: Iterate, normal: Tensor, project: Project) -> Asking[Iterate]:
@@ -82,4 +75,4 @@ class TtBA(Descent):
             moved = yield from first_adversarial(bridge(k)[None], "step")
             return (yield from project(Segment(problem.source, moved or last)))
 
-        return descend(problem, self, move)
+        return move

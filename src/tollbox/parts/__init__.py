@@ -2,9 +2,8 @@
 
 from . import directions as directions
 from . import estimates as estimates
+from . import paths as paths
 from . import priors as priors
-from . import radii as radii
 from . import searches as searches
 from . import starts as starts
 from . import subspaces as subspaces
-from . import sweeps as sweeps

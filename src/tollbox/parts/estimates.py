@@ -11,11 +11,6 @@ HSJA.) If all answers agree, g is 0. The estimate is then plus or minus the mean
 the published code of HSJA and the others. Around a centre that was moved outward, such answers say
 nothing about the boundary: `Agrest(refuse_one_sided=True)` returns None instead.
 
-    MonteCarlo      around the boundary point itself
-    Agrest          around a point farther out, by the paper's schedule
-    Biased          around a point farther out, by feedback (Stealthy GeoDA)
-    OptStyle        from distances to the boundary along similar rays (Stealthy HSJA)
-
 For OptStyle, theta is the unit vector from x* to x_t, and g(theta) = |x_t - x*| the distance to the
 boundary along it (Cheng et al. 2019). Each of q rays theta_i = unit(theta + beta u_i), u_i uniform
 on the sphere, is searched from (1 + reach) g inward to (1 - reach) g. The distance decreases in the
@@ -26,14 +21,25 @@ direction
 A ray whose outer end is flagged counts as slightly longer than that end. Stealthy HSJA estimates
 this way with a line search on every ray, which gives few flagged and many other answers. The
 searches are independent and run side by side.
+
+HSJA's searches end at theta = gamma / d^1.5 of the path (`ThetaSearch`), and its radius is
+sqrt(d) theta |x_t - x*|, which is |x_t - x*| / d with gamma = 1. For ℓ∞, theta is gamma / d^2 and
+the radius d theta times the distance, which is the same. QEBA's theta is 0.01 / sqrt(d), so that
+its radius is 0.01 |x_t - x*|. (The distance is that of x_t. The published code uses the distance of
+the step before its projection, which is slightly larger.)
+
+A search leaves its point slightly outside the boundary. A radius that is small compared with this
+gap gives adversarial answers only: an adaptive radius then grows, to at most a tenth of the
+distance. It shrinks if most answers are flagged, as they are where the boundary is curved. No
+radius is so small that the dtype of the points cannot distinguish samples.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -41,15 +47,31 @@ from torch import Tensor
 
 from ..core.ask import Ask, Asking, Iterate, together
 from ..core.problem import Problem
-from ..core.validation import MAX_LIMIT, MAX_VALUE, above, check, number, whole
+from ..core.validation import MAX_LIMIT, MAX_VALUE, above, number, require
 from ..theory import caps as theory
 from .rays import search_window
-from .registry import register
+from .registry import (
+    Checked,
+    Count,
+    CountFrom0,
+    NonNegative,
+    Positive,
+    PositiveFraction,
+    Power,
+    register,
+)
 from .searches import LineSearch, Search
 from .subspaces import Full, Prior, dimension_for, drawing_for
 from .vectors import sum_weights, unit, unit_rows
 
 PHASE = "estimate"
+FIRST_DELTA = 0.1
+LARGEST_SHARE = 0.1
+"""Maximum adaptive radius, as a share of the distance."""
+MIN_ROUNDINGS = 10
+"""Minimum radius, in units of the resolution of the points' dtype."""
+FLAGGED_RAY_FACTOR = 1.02
+"""A ray whose outer end is flagged counts as longer than that end by this factor."""
 
 Estimator = Callable[[int, Iterate, int], Asking[Tensor | None]]
 """Takes the iteration t (from 1 on), the boundary point x_t and n'_t, the number of queries of the
@@ -70,77 +92,15 @@ class Estimate(Protocol):
         """Return the estimator of one image, with its own state if it needs any."""
 
 
-class _DirectionSum:
-    """Running sums of directions by answer."""
-
-    def __init__(
-        self, problem: Problem, t: int, iterate: Iterate, limit: int, subspace: Prior
-    ) -> None:
-        self._draw = drawing_for(problem, subspace).at(iterate.point)
-        self._noise = problem.noise(PHASE, t, limit, self._draw.shape)
-        self._sums = problem.source.new_zeros(2, problem.source.numel())
-        """The sums of adversarial displacements and of all displacements."""
-        self.asked = self.adversarial = 0
-        self.cost = 0.0
-        """Planned cost of the answers, in units of a low-cost answer."""
-        self._shape, self._ratio = problem.source.shape, problem.prices.ratio
-
-    def ask(self, centre: Tensor, delta: float, rows: int) -> Asking[None]:
-        """Query the next `rows` directions and add their displacements."""
-        noise = self._noise[self.asked : self.asked + rows]
-        points = self._draw(noise, delta).flatten(1)
-        points = points.add_(centre.flatten()).clamp_(0, 1)
-        answers = yield Ask(points.view(-1, *self._shape), phase=PHASE)
-        moved = points.sub_(centre.flatten())  # in place: the points have been answered
-        self._sums.addmm_(sum_weights(answers.adversarial, moved), moved)
-        self.asked += rows
-        self.adversarial += int(answers.adversarial.sum())
-        flagged = int(answers.flagged.sum())
-        self.cost += flagged * self._ratio + (rows - flagged)
-
-    def ask_all(self, centre: Tensor, delta: float, queries: int, chunk: int) -> Asking[None]:
-        while self.asked < queries:
-            yield from self.ask(centre, delta, min(chunk, queries - self.asked))
-
-    @property
-    def share(self) -> float:
-        """Share of adversarial answers."""
-        return self.adversarial / self.asked
-
-    @property
-    def one_sided(self) -> bool:
-        return self.adversarial in (0, self.asked)
-
-    def direction(self) -> Tensor:
-        """Return g / |g| (Algorithm 3, last lines), or the signed mean if all answers agree."""
-        share, (passed, everything) = self.share, self._sums
-        failed = passed - everything  # v-, minus the sum of the others
-        if self.one_sided:
-            return self._image(passed + failed)
-        return self._image((1 - share) * passed + share * failed)
-
-    def signs(self) -> Tensor:
-        """Return the normalised sum of phi(x_i) u_i (equation 2)."""
-        passed, everything = self._sums
-        return self._image(2 * passed - everything)
-
-    def _image(self, g: Tensor) -> Tensor:
-        return unit(g).view(self._shape)
-
-
-@register(Estimate)
 @dataclass(frozen=True)
-class MonteCarlo:
-    """Samples around the boundary point itself (equation 2)."""
+class Sampling(Checked):
+    """What estimates from samples share; the search tolerance stays as it is."""
 
-    delta: float = 0.0045
-    chunk: int = 128
+    delta: Positive = 0.0045
+    """Sampling radius."""
+    chunk: Count = 128
+    """Maximum number of queries in one ask."""
     subspace: Prior = field(default_factory=Full)
-    weighted: bool = True
-    """Weights the two sides as in Algorithm 3; if False, signs are summed as in GeoDA and CGBA."""
-
-    def __post_init__(self) -> None:
-        check(self, delta=above(0, MAX_VALUE), chunk=whole(1, MAX_VALUE))
 
     @property
     def rows(self) -> int:
@@ -149,11 +109,68 @@ class MonteCarlo:
     def tolerance_scale(self, problem: Problem) -> float:  # noqa: ARG002
         return 1.0
 
+    def sample(
+        self, problem: Problem, t: int, iterate: Iterate, centre: Tensor, limit: int, cost: float
+    ) -> Asking[_DirectionSums]:
+        """Query directions around a centre, chunk by chunk, up to the limit or a planned cost (in
+        units of a low-cost answer), and sum their displacements."""
+        draw = drawing_for(problem, self.subspace).at(iterate.point)
+        noise = problem.noise(PHASE, t, limit, draw.shape)
+        shape, ratio = problem.source.shape, problem.prices.ratio
+        sums = problem.source.new_zeros(2, problem.source.numel())
+        asked, adversarial, spent = 0, 0, 0.0
+        while spent < cost and asked < limit:
+            rows = min(self.chunk, limit - asked)
+            points = draw(noise[asked : asked + rows], self.delta).flatten(1)
+            points = points.add_(centre.flatten()).clamp_(0, 1)
+            answers = yield Ask(points.view(-1, *shape), phase=PHASE)
+            moved = points.sub_(centre.flatten())  # in place: the points have been answered
+            sums.addmm_(sum_weights(answers.adversarial, moved), moved)
+            asked += rows
+            adversarial += int(answers.adversarial.sum())
+            flagged = int(answers.flagged.sum())
+            spent += flagged * ratio + (rows - flagged)
+        problem.note(share=adversarial / asked, estimate_queries=asked)
+        return _DirectionSums(asked, adversarial, sums, shape)
+
+
+class _DirectionSums(NamedTuple):
+    """Sums of directions by answer."""
+
+    asked: int
+    adversarial: int
+    sums: Tensor  # of adversarial displacements, and of all
+    shape: torch.Size
+
+    @property
+    def one_sided(self) -> bool:
+        return self.adversarial in (0, self.asked)
+
+    def direction(self) -> Tensor:
+        """Return g / |g| (Algorithm 3, last lines), or the signed mean if all answers agree."""
+        share, (passed, everything) = self.adversarial / self.asked, self.sums
+        failed = passed - everything  # v-, minus the sum of the others
+        if self.one_sided:
+            return unit(passed + failed).view(self.shape)
+        return unit((1 - share) * passed + share * failed).view(self.shape)
+
+    def signs(self) -> Tensor:
+        """Return the normalised sum of phi(x_i) u_i (equation 2)."""
+        passed, everything = self.sums
+        return unit(2 * passed - everything).view(self.shape)
+
+
+@register(Estimate)
+class MonteCarlo(Sampling):
+    """Samples around the boundary point itself (equation 2)."""
+
+    weighted: bool = True
+    """Weights the two sides as in Algorithm 3; if False, signs are summed as in GeoDA and CGBA."""
+
     def begin(self, problem: Problem) -> Estimator:
         def estimate(t: int, iterate: Iterate, queries: int) -> Asking[Tensor | None]:
-            total = _DirectionSum(problem, t, iterate, queries, self.subspace)
-            yield from total.ask_all(iterate.point, self.delta, queries, self.chunk)
-            problem.note(share=total.share, estimate_queries=total.asked, planned_share=0.5)
+            total = yield from self.sample(problem, t, iterate, iterate.point, queries, math.inf)
+            problem.note(planned_share=0.5)
             return total.direction() if self.weighted else total.signs()
 
         return estimate
@@ -167,8 +184,7 @@ def move_outward(problem: Problem, point: Tensor, omega: float) -> Tensor:
 
 
 @register(Estimate)
-@dataclass(frozen=True)
-class Agrest:
+class Agrest(Sampling):
     """Asymmetric gradient estimation: samples around a centre moved outward by omega_t, so that
     most answers are low-cost (Algorithm 3; in a subspace Algorithm 4).
 
@@ -178,30 +194,16 @@ class Agrest:
     once per chunk.
     """
 
-    delta: float = 0.0045
-    m: float = 0.02
-    chunk: int = 128
-    subspace: Prior = field(default_factory=Full)
+    m: Positive = 0.02
+    """Rate of the schedule of cos(alpha_t)."""
     refuse_one_sided: bool = False
     """Returns None if all answers agree, so that the iterate does not move. (The published attack
     moves along the mean direction.)"""
 
-    def __post_init__(self) -> None:
-        limits = above(0, MAX_VALUE)
-        check(self, delta=limits, m=limits, chunk=whole(1, MAX_VALUE))
-
-    @property
-    def rows(self) -> int:
-        return self.chunk
-
     def tolerance_scale(self, problem: Problem) -> float:
-        """Return x*, since the tolerance must be small compared with the overshoot.
-
-        Below c* = 2, where x* approaches 0, the value at 2 is small compared with the sampling
-        itself and is used instead.
-        """
-        ratio = problem.prices.ratio
-        d = dimension_for(problem, self.subspace)
+        """Return x*, since the tolerance must be small compared with the overshoot. Below c* = 2,
+        where x* approaches 0, the value at 2 is small enough compared with the sampling itself."""
+        ratio, d = problem.prices.ratio, dimension_for(problem, self.subspace)
         return theory.optimal_overshoot(max(ratio, 1 / ratio, 2.0), d)
 
     def overshoot(self, problem: Problem, t: int) -> float:
@@ -219,66 +221,40 @@ class Agrest:
             centre = move_outward(problem, iterate.point, omega)
             cost = queries * (ratio + 1) / 2  # c_t
             limit = max(1, math.ceil(theory.optimal_queries(cost, ratio, d)))  # n* (Theorem 3)
-            total = _DirectionSum(problem, t, iterate, limit, self.subspace)
-            while total.cost < cost and total.asked < limit:
-                yield from total.ask(centre, self.delta, min(self.chunk, limit - total.asked))
-            problem.note(
-                share=total.share,
-                estimate_queries=total.asked,
-                planned_share=theory.cap_probability(theory.optimal_overshoot(ratio, d), d),
-                overshoot=omega,
-            )
+            total = yield from self.sample(problem, t, iterate, centre, limit, cost)
+            planned = theory.cap_probability(theory.optimal_overshoot(ratio, d), d)
+            problem.note(planned_share=planned, overshoot=omega)
             return None if self.refuse_one_sided and total.one_sided else total.direction()
 
         return estimate
 
 
 @register(Estimate)
-@dataclass(frozen=True)
-class Biased:
+class Biased(Sampling):
     """Samples around a centre moved outward by a bias that feedback adjusts (Stealthy GeoDA).
 
     The bias shrinks after an estimate with fewer than `few` flagged answers, and grows after one
-    with more than `many`.
+    with more than `many`, so that it corrects for the gap that the search leaves to the boundary.
     """
 
-    delta: float = 0.0194
+    delta: Positive = 0.0194
     """Sampling radius: 2e-4 for each of 56 x 56 x 3 coordinates."""
-    bias: float = 30.0
+    bias: NonNegative = 30.0
     """First bias in units of delta / sqrt(d'), the radius per coordinate of the subspace."""
-    few: int = 10
-    many: int = 20
-    shrink: float = 0.9
-    grow: float = 1.1
-    chunk: int = 128
-    subspace: Prior = field(default_factory=Full)
-
-    def __post_init__(self) -> None:
-        count = whole(0, MAX_VALUE)
-        check(self, delta=above(0, MAX_VALUE), bias=number(0, MAX_VALUE), chunk=whole(1, MAX_VALUE))
-        check(self, few=count, many=count, shrink=above(0, 1), grow=number(1, 100))
-
-    @property
-    def rows(self) -> int:
-        return self.chunk
-
-    def tolerance_scale(self, problem: Problem) -> float:  # noqa: ARG002
-        """Return 1: feedback corrects for the gap that the search leaves to the boundary."""
-        return 1.0
+    few: CountFrom0 = 10
+    many: CountFrom0 = 20
+    shrink: PositiveFraction = 0.9
+    grow: Annotated[float, number(1, 100)] = 1.1
 
     def begin(self, problem: Problem) -> Estimator:
         bias = self.bias
 
         def estimate(t: int, iterate: Iterate, queries: int) -> Asking[Tensor | None]:
             nonlocal bias
-            d = dimension_for(problem, self.subspace)
-            omega = bias * self.delta / math.sqrt(d)
+            omega = bias * self.delta / math.sqrt(dimension_for(problem, self.subspace))
             centre = move_outward(problem, iterate.point, omega)
-            total = _DirectionSum(problem, t, iterate, queries, self.subspace)
-            yield from total.ask_all(centre, self.delta, queries, self.chunk)
-            problem.note(
-                share=total.share, estimate_queries=total.asked, overshoot=omega, bias=bias
-            )
+            total = yield from self.sample(problem, t, iterate, centre, queries, math.inf)
+            problem.note(overshoot=omega, bias=bias)
             flagged = total.asked - total.adversarial
             if flagged < self.few:
                 bias *= self.shrink
@@ -289,30 +265,21 @@ class Biased:
         return estimate
 
 
-FLAGGED_RAY_FACTOR = 1.02
-"""A ray whose outer end is flagged counts as longer than that end by this factor."""
-
-
 @register(Estimate)
-@dataclass(frozen=True)
-class OptStyle:
+class OptStyle(Checked):
     """An estimate from max(n // 200, 1) times `directions` rays, n the queries of a vanilla one."""
 
     search: Search = field(
         default_factory=lambda: LineSearch(1e-4, relative=True, stages=2, phase=PHASE)
     )
-    directions: int = 10
-    gamma: float = 1e4
+    directions: Count = 10
+    gamma: Annotated[float, above(0, MAX_LIMIT)] = 1e4
     """Sets beta = gamma / d, which is HSJA's radius with theta = gamma / d^1.5."""
-    widest: float = 0.1
+    widest: Positive = 0.1
     """Maximum of beta, which small images would exceed; at t = 1 beta is this / |x_t - x*|."""
-    reach: float = 0.03
-    side_by_side: int = 50
+    reach: PositiveFraction = 0.03
+    side_by_side: Count = 50
     """Number of rays searched at a time."""
-
-    def __post_init__(self) -> None:
-        check(self, directions=whole(1, MAX_VALUE), side_by_side=whole(1, MAX_VALUE))
-        check(self, gamma=above(0, MAX_LIMIT), widest=above(0, MAX_VALUE), reach=above(0, 1))
 
     @property
     def rows(self) -> int:
@@ -332,23 +299,85 @@ class OptStyle:
             first_beta = self.widest / max(iterate.distance, 1.0)
             beta = first_beta if t == 1 else min(self.gamma / problem.dimension, self.widest)
             noise = problem.noise(PHASE, t, count)
-            blocks = [
-                slice(first, first + self.side_by_side)
-                for first in range(0, count, self.side_by_side)
-            ]
+            firsts = range(0, count, self.side_by_side)
+            blocks = [slice(first, first + self.side_by_side) for first in firsts]
             away = unit(iterate.point - problem.source)
             lengths: list[float] = []
             for block in blocks:
                 rays = unit_rows(away + beta * unit_rows(noise[block]))
                 lengths += yield from together([length(ray, iterate.distance) for ray in rays])
-            deviations = np.array(lengths) - np.mean(lengths)
             problem.note(rays=count, spread=float(np.std(lengths)) / iterate.distance)
             if np.ptp(lengths) <= problem.resolution:  # equal except for rounding
                 return None
-            weights = torch.from_numpy(-deviations).to(away.device, away.dtype, non_blocking=True)
+            shorter = torch.from_numpy(-(np.array(lengths) - np.mean(lengths)))
+            weights = shorter.to(away.device, away.dtype, non_blocking=True)
             direction = torch.zeros_like(away)
             for block in blocks:
                 direction += torch.einsum("n,nchw->chw", weights[block], unit_rows(noise[block]))
             return unit(direction)
+
+        return estimate
+
+
+@dataclass(frozen=True)
+class _Radius(Checked):
+    """An estimate whose radius is replaced at each iteration."""
+
+    inner: Estimate = field(default_factory=MonteCarlo)
+    delta: Positive = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(hasattr(self.inner, "delta"), "inner", self.inner, "an estimate that has a delta")
+
+    @property
+    def rows(self) -> int:
+        return self.inner.rows
+
+    def tolerance_scale(self, problem: Problem) -> float:
+        return self.inner.tolerance_scale(problem)
+
+    def _at_radius(self, problem: Problem, delta: float) -> Estimator:
+        inner: Any = self.inner
+        return replace(inner, delta=delta).begin(problem)  # type: ignore[no-any-return]
+
+
+def _resolved(problem: Problem, delta: float) -> float:
+    """Return the radius, raised if necessary so that it is not lost in rounding."""
+    return float(min(max(delta, MIN_ROUNDINGS * problem.resolution), MAX_VALUE))
+
+
+@register(Estimate)
+class RelativeRadius(_Radius):
+    """An estimate with the radius delta |x_t - x*| / d^power; 0.1 at t = 1 (HSJA)."""
+
+    delta: Positive = 0.01
+    power: Power = 0.0
+
+    def begin(self, problem: Problem) -> Estimator:
+        def estimate(t: int, iterate: Iterate, queries: int) -> Asking[Tensor | None]:
+            shrunk = self.delta * iterate.distance / problem.dimension**self.power
+            delta = FIRST_DELTA if t == 1 else _resolved(problem, shrunk)
+            return self._at_radius(problem, delta)(t, iterate, queries)
+
+        return estimate
+
+
+@register(Estimate)
+class AdaptiveRadius(_Radius):
+    """An estimate with delta_{t+1} = delta_t (1/2 + p), p the adversarial share (qFool)."""
+
+    delta: Positive = 0.0045
+
+    def begin(self, problem: Problem) -> Estimator:
+        delta = self.delta
+
+        def estimate(t: int, iterate: Iterate, queries: int) -> Asking[Tensor | None]:
+            nonlocal delta
+            delta = _resolved(problem, min(delta, LARGEST_SHARE * iterate.distance))
+            direction = yield from self._at_radius(problem, delta)(t, iterate, queries)
+            problem.note(radius=delta)
+            delta *= 0.5 + float(problem.notes["share"])
+            return direction
 
         return estimate

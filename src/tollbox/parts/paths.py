@@ -14,46 +14,51 @@ with the diameter from x to x*. As seen from x*, T lies at the angle phi from x 
 its distance. If the boundary is a plane through x with normal g in the span of u and v, the points
 up to the angle between u and g are adversarial, the others are not, and the last adversarial point
 is the closest to x*.
+
+A sweep is a part that chooses the piece of the circle to search. It may send queries. It returns an
+arc whose start is adversarial, or None if no point on the circle is.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import torch
 from torch import Tensor
 
-from ..core.ask import Iterate
+from ..core.ask import Ask, Asking, Iterate, Until, at_once
 from ..core.device import kernels_for
 from ..core.metric import Metric
+from ..core.validation import above
 from ..engine.points import LinearPoint
+from .registry import Checked, Depth, PositiveFraction, register
+from .vectors import LazyRows
 
+SWEEP = "sweep"
+"""The phase of a sweep's queries."""
 QUARTER_TURN = math.pi / 2
 NEGLIGIBLE_ROUNDINGS = 1e3
 """A component of a unit vector below this many rounding errors counts as 0."""
 
 
-class Path(Protocol):
-    """A path that a search follows."""
+class Path:
+    """A path that a search follows; `start` is T(0), which is adversarial."""
 
-    @property
-    def start(self) -> Iterate:
-        """T(0), which is adversarial."""
-
-    @property
-    def length(self) -> float:
-        """Approximate length in l2."""
+    start: Iterate
+    length: float
 
     def __call__(self, theta: float) -> Tensor:
-        """Return T(theta)."""
+        return self.linear_point(theta).point()  # type: ignore[union-attr]
 
-    def linear_point(self, theta: float) -> LinearPoint | None:
-        """Return the terms of T(theta), or None if they are not plain numbers."""
+    def linear_point(self, theta: float) -> LinearPoint | None:  # noqa: ARG002
+        """Return the terms of T(theta), or None if only `__call__` makes the point."""
+        return None
 
 
-class Segment:
+class Segment(Path):
     """The straight line from `start` to `end`; its default length is the distance of `start`."""
 
     def __init__(self, end: Tensor, start: Iterate, length: float | None = None) -> None:
@@ -61,18 +66,13 @@ class Segment:
         self.length = start.distance if length is None else length
         self._way = end - start.point
 
-    def __call__(self, theta: float) -> Tensor:
-        return self.linear_point(theta).point()
-
     def linear_point(self, theta: float) -> LinearPoint:
         return LinearPoint(self.start.point, self._way, theta)
 
 
-class Box:
-    """From `start` through shrinking ℓ∞ balls around the source: HSJA's projection for ℓ∞.
-
-    The distance of `start` is in ℓ∞, and `length` is an upper bound in l2.
-    """
+class Box(Path):
+    """From `start`, whose distance is in ℓ∞, through shrinking ℓ∞ balls around the source: HSJA's
+    projection for ℓ∞. `length` is an upper bound in l2."""
 
     def __init__(self, source: Tensor, start: Iterate) -> None:
         self.start = start
@@ -83,25 +83,16 @@ class Box:
         radius = (1 - theta) * self.start.distance
         return self._away.clamp(-radius, radius).add_(self._source).clamp_(0, 1)
 
-    def linear_point(self, theta: float) -> None:
-        """Return None: the points are not sums of images."""
 
-
-class Ray:
-    """Along a vector of signs from the radius of `start` inward, to 1 - `reach` of that radius.
-
-    `length` does not account for clipping.
-    """
+class Ray(Path):
+    """Along a vector of signs from the radius of `start` inward, to 1 - `reach` of that radius."""
 
     def __init__(
         self, source: Tensor, signs: Tensor, radius: float, start: Iterate, reach: float = 1.0
     ) -> None:
         self.start = start
-        self.length = reach * radius * math.sqrt(source.numel())
+        self.length = reach * radius * math.sqrt(source.numel())  # without clipping
         self._source, self._signs, self._radius, self._reach = source, signs, radius, reach
-
-    def __call__(self, theta: float) -> Tensor:
-        return self.linear_point(theta).point()
 
     def linear_point(self, theta: float) -> LinearPoint:
         return LinearPoint(self._source, self._signs, self._radius * (1 - self._reach * theta))
@@ -126,23 +117,19 @@ class Circle:
 
     @classmethod
     def through(cls, source: Tensor, point: Tensor, direction: Tensor) -> Circle:
-        """Return the circle from `point` that turns towards the unit vector `direction`.
-
-        A direction along x - x* has no orthogonal component except rounding errors: `side` is then
-        0, and the circle shrinks to the diameter.
-        """
+        """Return the circle from `point` that turns towards the unit vector `direction`. Along
+        x - x* this has no orthogonal component: `side` is 0, and the circle is the diameter."""
         limits = torch.finfo(point.dtype)
+        negligible = NEGLIGIBLE_ROUNDINGS * limits.eps
         if (kernels := kernels_for(source)) is not None:
             terms = (each.contiguous() for each in (source, point, direction))
-            return cls(
-                source, *kernels.circle(*terms, NEGLIGIBLE_ROUNDINGS * limits.eps, limits.tiny)
-            )
+            return cls(source, *kernels.circle(*terms, negligible, limits.tiny))
         away = point - source
         radius = torch.linalg.vector_norm(away).clamp_min(limits.tiny)
         along = torch.dot(direction.flatten(), away.flatten()) / radius
         side = torch.addcmul(direction, away, -along / radius)
         norm = torch.linalg.vector_norm(side)
-        side = side * torch.where(norm > NEGLIGIBLE_ROUNDINGS * limits.eps, radius / norm, 0.0)
+        side = side * torch.where(norm > negligible, radius / norm, 0.0)
         return cls(source, away, side, along)
 
     def at(self, phi: float) -> LinearPoint:
@@ -157,28 +144,112 @@ class Circle:
         return point.addcmul_(self.side, cosine * sine).clamp_(0, 1)
 
 
-@dataclass(frozen=True)
-class Arc:
-    """A piece of a circle, from the angle `first`, where `start` lies, to the angle `last`."""
+class Arc(Path):
+    """A piece of a circle, from the angle `first`, where `start` lies, to the angle `last`. If that
+    is a scalar tensor on the device, `first` is 0, and `length` is an upper bound."""
 
-    circle: Circle
-    start: Iterate
-    first: float = 0.0
-    last: float | Tensor = QUARTER_TURN
-    """Last angle; if it is a scalar tensor on the device, `first` is 0."""
-
-    @property
-    def length(self) -> float:
-        """Length in l2 without clipping; an upper bound if `last` is on the device."""
-        last = QUARTER_TURN if isinstance(self.last, Tensor) else self.last
-        return abs(last - self.first) * self.start.distance / abs(math.cos(self.first))
+    def __init__(
+        self, circle: Circle, start: Iterate, first: float = 0, last: float | Tensor = QUARTER_TURN
+    ) -> None:
+        self.circle, self.start, self.first, self.last = circle, start, first, last
+        end = QUARTER_TURN if isinstance(last, Tensor) else last
+        self.length = abs(end - first) * start.distance / abs(math.cos(first))
 
     def __call__(self, theta: float) -> Tensor:
         if isinstance(self.last, Tensor):
             return self.circle.at_unknown(self.last * theta)
-        return self.circle.at(self.first + (self.last - self.first) * theta).point()
+        return super().__call__(theta)
 
     def linear_point(self, theta: float) -> LinearPoint | None:
         if isinstance(self.last, Tensor):
             return None
         return self.circle.at(self.first + (self.last - self.first) * theta)
+
+
+Sweeping = Callable[[Iterate, Circle], Asking[Arc | None]]
+"""Takes the iterate and the circle from it, and returns the arc to search."""
+
+
+class Sweep(Protocol):
+    """A part that chooses the arc to search."""
+
+    def begin(self) -> Sweeping:
+        """Return the sweep of one image, with its own state."""
+
+
+@register(Sweep)
+class Quarter:
+    """From x_t to the source: T(theta) of the paper, section 3.1."""
+
+    def begin(self) -> Sweeping:
+        return lambda iterate, circle: at_once(Arc(circle, iterate))
+
+
+@register(Sweep)
+class ToDirection:
+    """From x_t to the angle of the direction, where a plane with that normal is closest, as in the
+    published code of CGBA."""
+
+    def begin(self) -> Sweeping:
+        def sweep(iterate: Iterate, circle: Circle) -> Asking[Arc | None]:
+            return at_once(Arc(circle, iterate, 0.0, torch.acos(circle.cosine.clamp(0, 1))))
+
+        return sweep
+
+
+@register(Sweep)
+class Galloping(Checked):
+    """CGBA's sweep: queries at (1 - 2^-k) 90 degrees, k = 1, 2, ..., to the first flagged one."""
+
+    most: Depth = 40
+    """Maximum number of queries."""
+
+    def begin(self) -> Sweeping:
+        angles = [(1 - 0.5**k) * QUARTER_TURN for k in range(1, self.most + 1)]
+
+        def sweep(iterate: Iterate, circle: Circle) -> Asking[Arc | None]:
+            points = LazyRows.stack(angles, lambda phi: circle.at(phi).point())
+            answers = yield Ask(points, until=Until.NOT_ADVERSARIAL, phase=SWEEP)
+            passed = int(answers.adversarial.sum())
+            last = angles[passed] if passed < self.most else QUARTER_TURN
+            if not passed:
+                return Arc(circle, iterate, 0.0, last)
+            first = angles[passed - 1]
+            start = Iterate(circle.at(first).point(), float(answers.distances[passed - 1]))
+            return Arc(circle, start, first, last)
+
+        return sweep
+
+
+@register(Sweep)
+class SignedGrid(Checked):
+    """SurFree's sweep: queries at +theta and -theta for `grid` angles, from the largest down, until
+    one is adversarial; the arc leads from there to the next larger angle.
+
+    If no angle is adversarial, the largest angle shrinks by rho for the next sweep. Otherwise it
+    grows by 1/rho, up to half a turn.
+    """
+
+    largest: Annotated[float, above(0, 180)] = 30.0
+    """First largest angle, in degrees."""
+    rho: PositiveFraction = 0.98
+    grid: Depth = 3
+
+    def begin(self) -> Sweeping:
+        largest = math.radians(self.largest)
+
+        def sweep(iterate: Iterate, circle: Circle) -> Asking[Arc | None]:  # noqa: ARG001
+            nonlocal largest
+            step = largest / self.grid
+            angles = [sign * step * k for k in range(self.grid, 0, -1) for sign in (1, -1)]
+            points = LazyRows.stack(angles, lambda phi: circle.at(phi).point())
+            answers = yield Ask(points, until=Until.ADVERSARIAL, phase=SWEEP)
+            if not answers.adversarial[-1]:
+                largest *= self.rho
+                return None
+            largest = min(largest / self.rho, math.pi)
+            angle = angles[len(answers) - 1]
+            start = Iterate(circle.at(angle).point(), float(answers.distances[-1]))
+            return Arc(circle, start, angle, angle + math.copysign(step, angle))
+
+        return sweep

@@ -20,9 +20,9 @@ Frequencies are half-waves per image, so that the same numbers suit small and la
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import reduce
 from itertools import islice
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -31,9 +31,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from ..core.problem import Problem
-from ..core.validation import MAX_VALUE, above, check, number
-from .registry import register
-from .subspaces import Prior, Recordable, Shape, TensorDrawing, cosine_columns, transform_planes
+from ..core.validation import MAX_VALUE, number
+from .registry import Checked, Fraction, PositiveFraction, Power, register
+from .subspaces import Drawing, Prior, Shape, constant, cosine_columns, transform_planes
 from .vectors import unit, unit_rows
 
 BRIGHTNESS = (0.56, 0.74, 0.37)
@@ -42,7 +42,7 @@ ENERGY_FLOOR = 0.1
 """Windows with less than this share of the image's texture are not raised to the same level."""
 TEXTURE_ROUNDINGS = 100.0
 """Texture below this many rounding errors counts as none, as in an image of one colour."""
-CUT = number(1, MAX_VALUE)
+Cut = Annotated[float, number(1, MAX_VALUE)]
 
 
 def _sides(image: Shape, cut: float) -> tuple[int, int]:
@@ -51,26 +51,23 @@ def _sides(image: Shape, cut: float) -> tuple[int, int]:
     return min(height, math.ceil(cut)), min(width, math.ceil(cut))
 
 
-def _grid(height: int, width: int) -> NDArray[np.float64]:
+def _frequencies(height: int, width: int) -> NDArray[np.float64]:
     return np.hypot(np.arange(height)[:, None], np.arange(width)[None, :])
 
 
-def _count_below(image: Shape, cut: float) -> int:
-    return int((_grid(*_sides(image, cut)) < cut).sum())
-
-
-@lru_cache(maxsize=64)
-def _frequencies(height: int, width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    return torch.from_numpy(_grid(height, width)).to(dtype).to(device, non_blocking=True)
-
-
-@lru_cache(maxsize=64)
-def _low_pass(
-    sides: tuple[int, int], cut: float, dtype: torch.dtype, device: torch.device
-) -> Tensor:
+def _low_pass(height: int, width: int, cut: float) -> NDArray[np.float64]:
     """Return 1 for the frequencies below the cut and 0 for the others."""
-    below = (_grid(*sides) < cut).astype(float)
-    return torch.from_numpy(below).to(dtype).to(device, non_blocking=True)
+    return (_frequencies(height, width) < cut).astype(float)
+
+
+def _count_below(image: Shape, cut: float) -> int:
+    return int(_low_pass(*_sides(image, cut), cut).sum())
+
+
+def _channel_mix(grey: float) -> NDArray[np.float64]:
+    light = np.array(BRIGHTNESS) / np.linalg.norm(BRIGHTNESS)
+    along = np.outer(light, light)
+    return math.sqrt(grey) * along + math.sqrt((1 - grey) / 2) * (np.eye(3) - along)
 
 
 def _expand(rows: Tensor, image: Shape) -> Tensor:
@@ -82,20 +79,15 @@ def _expand(rows: Tensor, image: Shape) -> Tensor:
 
 def _smooth_factors(rows: Tensor, image: Shape, cut: float) -> Tensor:
     """Return random factors of frequencies below the cut, for each place."""
-    low_pass = _low_pass((rows.shape[-2], rows.shape[-1]), cut, rows.dtype, rows.device)
-    return _expand(rows * low_pass, image)
+    return _expand(rows * constant(_low_pass, rows, *rows.shape[-2:], cut), image)
 
 
 @register(Prior)
-@dataclass(frozen=True)
-class Spectrum:
+class Spectrum(Checked):
     """Frequencies below `cut`; of three channels, a share `grey` of the energy is brightness."""
 
-    cut: float = 56.0
-    grey: float = 0.7
-
-    def __post_init__(self) -> None:
-        check(self, cut=CUT, grey=number(0, 1))
+    cut: Cut = 56.0
+    grey: Fraction = 0.7
 
     def dimension(self, image: Shape) -> int:
         places = _count_below(image, self.cut)
@@ -103,66 +95,51 @@ class Spectrum:
             return places * image[0]
         return max(2, round(places / (self.grey**2 + (1 - self.grey) ** 2 / 2)))
 
-    def begin(self, problem: Problem) -> Recordable:
+    def begin(self, problem: Problem) -> Drawing:
         image = tuple(problem.source.shape)
         shape = (image[0], *_sides(image, self.cut))
 
         def make(rows: Tensor, length: float) -> Tensor:
-            rows = rows * _low_pass((shape[1], shape[2]), self.cut, rows.dtype, rows.device)
+            rows = rows * constant(_low_pass, rows, *shape[1:], self.cut)
             if shape[0] == 3:
-                mix = _channel_mix(self.grey, rows.dtype, rows.device)
+                mix = constant(_channel_mix, rows, self.grey)
                 # Contiguous, so that lengths are summed in the same order as for a single row.
                 rows = torch.einsum("cd,ndhw->nchw", mix, rows).contiguous()
             return _expand(unit_rows(rows) * length, image)
 
-        return TensorDrawing((self, image), shape, make)
-
-
-@lru_cache(maxsize=64)
-def _channel_mix(grey: float, dtype: torch.dtype, device: torch.device) -> Tensor:
-    light = np.array(BRIGHTNESS) / np.linalg.norm(BRIGHTNESS)
-    along = np.outer(light, light)
-    mix = math.sqrt(grey) * along + math.sqrt((1 - grey) / 2) * (np.eye(3) - along)
-    return torch.from_numpy(mix).to(dtype).to(device, non_blocking=True)
+        return Drawing(shape, make, (self, image))
 
 
 @register(Prior)
-@dataclass(frozen=True)
-class Texture:
+class Texture(Checked):
     """The image's brightness with its frequencies f weighted by f^power, divided by the local
     energy in windows (a share of the side), times smooth factors of frequencies below `cut`."""
 
-    power: float = 1.5
-    window: float = 1 / 56
-    cut: float = 32.0
-
-    def __post_init__(self) -> None:
-        check(self, power=number(0, 10), window=above(0, 1), cut=CUT)
+    power: Power = 1.5
+    window: PositiveFraction = 1 / 56
+    cut: Cut = 32.0
 
     def dimension(self, image: Shape) -> int:
         return max(2, _count_below(image, self.cut))
 
-    def begin(self, problem: Problem) -> Recordable:
+    def begin(self, problem: Problem) -> Drawing:
         image = tuple(problem.source.shape)
 
         def make(rows: Tensor, length: float, texture: Tensor) -> Tensor:
             return unit_rows(_smooth_factors(rows, image, self.cut) * texture) * length
 
         shape = (1, *_sides(image, self.cut))
-        return TensorDrawing((self, image), shape, make, (self._even_texture(problem.source),))
+        return Drawing(shape, make, (self, image), (self._even_texture(problem.source),))
 
     def _even_texture(self, source: Tensor) -> Tensor:
         """Return the image's fine texture (c, h, w) with about the same energy everywhere."""
         channels, height, width = source.shape
-        light = source.new_ones(channels)
-        if channels == 3:
-            light = torch.tensor(BRIGHTNESS, dtype=source.dtype)
-            light = light.to(source.device, non_blocking=True)
-        light = unit(light)
+        mix = BRIGHTNESS if channels == 3 else (1.0,) * channels
+        light = unit(constant(np.array, source, mix))
         # A copy is aligned wherever the image lies in a batch (see subspaces.py).
         plane = torch.einsum("chw,c->hw", source.clone(), light)
         high, wide = cosine_columns(height, 1.0, source), cosine_columns(width, 1.0, source)
-        weights = _frequencies(height, width, source.dtype, source.device) ** self.power
+        weights = constant(_frequencies, source, height, width) ** self.power
         fine = high @ ((high.mT @ (plane - plane.mean()) @ wide) * weights) @ wide.mT
         reach = max(1, round(self.window * max(height, width)))
         energy = functional.avg_pool2d(
@@ -177,17 +154,13 @@ class Texture:
 
 
 @register(Prior)
-@dataclass(frozen=True)
-class Photo:
+class Photo(Checked):
     """What networks for photographs respond to: a share of texture, and the rest halved between
     frequencies below `low` and frequencies below `high`, the latter mostly brightness."""
 
-    texture: float = 1 / 3
-    low: float = 56.0
-    high: float = 112.0
-
-    def __post_init__(self) -> None:
-        check(self, texture=number(0, 1), low=CUT, high=CUT)
+    texture: Fraction = 1 / 3
+    low: Cut = 56.0
+    high: Cut = 112.0
 
     @property
     def parts(self) -> list[tuple[float, Texture | Spectrum]]:
@@ -204,7 +177,7 @@ class Photo:
         """Return the effective dimension d', as if the components were orthogonal."""
         return max(2, round(1 / sum(s**2 / part.dimension(image) for s, part in self.parts)))
 
-    def begin(self, problem: Problem) -> Recordable:
+    def begin(self, problem: Problem) -> Drawing:
         parts = [(share, part.begin(problem)) for share, part in self.parts]
         sizes = [math.prod(drawing.shape) for _, drawing in parts]
 
@@ -212,8 +185,10 @@ class Photo:
             left = iter(tensors)
             pieces = rows.flatten(1).split(sizes, dim=1)
             drawn = (
-                drawing.holding(*islice(left, len(drawing.tensors)))(
-                    piece.reshape(-1, *drawing.shape), math.sqrt(share)
+                drawing.make(
+                    piece.reshape(-1, *drawing.shape),
+                    math.sqrt(share),
+                    *islice(left, len(drawing.tensors)),
                 )
                 for (share, drawing), piece in zip(parts, pieces, strict=True)
             )
@@ -221,26 +196,22 @@ class Photo:
 
         kind = (self, tuple(problem.source.shape))
         tensors = tuple(tensor for _, drawing in parts for tensor in drawing.tensors)
-        return TensorDrawing(kind, (1, 1, sum(sizes)), make, tensors)
+        return Drawing((1, 1, sum(sizes)), make, kind, tensors)
 
 
 @register(Prior)
-@dataclass(frozen=True)
-class Reweighed:
+class Reweighed(Checked):
     """The perturbation itself: its bands below `low`, up to `high`, and above, each times a smooth
     random factor of frequencies below `cut`."""
 
-    cut: float = 12.0
-    low: float = 14.0
-    high: float = 56.0
-
-    def __post_init__(self) -> None:
-        check(self, cut=CUT, low=CUT, high=CUT)
+    cut: Cut = 12.0
+    low: Cut = 14.0
+    high: Cut = 56.0
 
     def dimension(self, image: Shape) -> int:
         return max(2, 3 * _count_below(image, self.cut))
 
-    def begin(self, problem: Problem) -> Recordable:
+    def begin(self, problem: Problem) -> Drawing:
         image = tuple(problem.source.shape)
 
         def make(rows: Tensor, length: float, *bands: Tensor) -> Tensor:
@@ -254,11 +225,11 @@ class Reweighed:
             source, (_, height, width) = problem.source, image
             away = point - source
             high, wide = cosine_columns(height, 1.0, source), cosine_columns(width, 1.0, source)
-            f = _frequencies(height, width, source.dtype, source.device)
+            f = constant(_frequencies, source, height, width)
             coefficients = high.mT @ away @ wide
             low = high @ (coefficients * (f < self.low)) @ wide.mT
             middle = high @ (coefficients * ((f >= self.low) & (f < self.high))) @ wide.mT
             return low, middle, away - low - middle
 
         shape = (3, *_sides(image, self.cut))
-        return TensorDrawing((self, image), shape, make, tensors_at=bands_at)
+        return Drawing(shape, make, (self, image), tensors_at=bands_at)

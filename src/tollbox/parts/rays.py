@@ -77,9 +77,7 @@ def search_inward(
     known: Iterate | None = None,
 ) -> Asking[Iterate | None]:
     """Return the boundary point at `radius` or less, or None if the ray is not adversarial there.
-
-    `known` is the point at that radius, if it was queried before and is adversarial.
-    """
+    `known` is the point at that radius, if it was queried before and is adversarial."""
     first = 0 if known is None else 1
     radii = [radius * INWARD**step for step in range(first, MAX_STEPS + 1)]
     points = OnRay(problem.source, ray, radii)
@@ -122,10 +120,8 @@ def search_window(
     scale: float = 1.0,
     phase: str = PHASE,
 ) -> Asking[Iterate | None]:
-    """Return the boundary point between (1 - reach) and (1 + reach) of the radius.
-
-    The search starts at the outer end and returns None if that is not adversarial.
-    """
+    """Return the boundary point between (1 - reach) and (1 + reach) of the radius, or None if the
+    outer end is not adversarial."""
     ends = OnRay(problem.source, ray, [(1 + reach) * radius, (1 - reach) * radius])
     answers = yield Ask(ends[0:1], phase=phase)
     if not answers.adversarial[0]:
@@ -136,7 +132,8 @@ def search_window(
 
 def walk_outward(problem: Problem, step: Tensor, count: int) -> Asking[Iterate | None]:
     """Return the first adversarial point of x* + step, x* + 2 step, ..., or None."""
+    factors = range(1, count + 1)
     points = LazyRows.stack(
-        range(1, count + 1), lambda k: torch.add(problem.source, step, alpha=k).clamp_(0, 1)
+        factors, lambda k: torch.add(problem.source, step, alpha=k).clamp_(0, 1)
     )
     return first_adversarial(points, "step")

@@ -21,11 +21,10 @@ from torch import Tensor
 
 from ..core.ask import Ask, Asking, Iterate, Until
 from ..core.problem import Problem
-from ..core.validation import MAX_DEPTH, between, check, whole
 from ..engine.points import LinearPoint, LinearRows
 from ..theory.search_costs import line_step, optimal_share, optimal_splits, split
 from .paths import Path
-from .registry import register
+from .registry import Checked, Depth, InnerFraction, Positive, Power, register
 
 PHASE = "search"
 LARGEST_TABLE = 1 << 16
@@ -34,6 +33,8 @@ MAX_PLACES = 256
 """Maximum number of places in one ask; a search may have a hundred thousand."""
 REMEMBERED_POINTS = 4
 """Number of points of an ask kept in memory; the returned point is mostly among the last."""
+COARSEST_THETA = 0.5
+"""Maximum tolerance of `ThetaSearch`, so that it sends at least one query."""
 
 Rule = Callable[[int], int]
 """Returns where to query in an interval of the given number of bins, counted from its adversarial
@@ -61,17 +62,14 @@ class Search(Protocol):
 
 
 @dataclass(frozen=True)
-class Tolerance:
+class Tolerance(Checked):
     """The tolerance, which all searches have."""
 
-    tau: float = 2.25e-5
+    tau: InnerFraction = 2.25e-5
     """Maximum length of a bin: 1e-4 of normalised pixels, in [0,1], as in the paper's code."""
     relative: bool = False
     """Makes tau a share of the path instead of a length. The remaining gap is then small compared
     with the distance, but far from the source not compared with a small delta."""
-
-    def __post_init__(self) -> None:
-        check(self, tau=between(0, 1))
 
     def count_bins(self, problem: Problem, path: Path, scale: float = 1.0) -> int:
         """Return the number of bins of a path, with the tolerance multiplied by `scale`."""
@@ -178,7 +176,6 @@ class SplitRule:
 
 
 @register(Search)
-@dataclass(frozen=True)
 class BinarySearch(Tolerance):
     """Halves the interval, whatever the prices."""
 
@@ -191,7 +188,18 @@ class BinarySearch(Tolerance):
 
 
 @register(Search)
-@dataclass(frozen=True)
+class ThetaSearch(Checked):
+    """HSJA's search: a binary search down to theta = gamma / d^power of the path."""
+
+    gamma: Positive = 1.0
+    power: Power = 1.5
+
+    def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Iterate]:
+        theta = max(self.gamma / problem.dimension**self.power, 1e-300)
+        return BinarySearch(min(theta, COARSEST_THETA), relative=True)(problem, path, scale)
+
+
+@register(Search)
 class AsymmetricSearch(Tolerance):
     """Splits the interval 1 : c*, closer to the cheap side (Algorithm 1), also for c* below 1."""
 
@@ -220,7 +228,6 @@ def optimal_rule(ratio: float, count: int) -> OptimalRule:
 
 
 @register(Search)
-@dataclass(frozen=True)
 class OptimalSearch(Tolerance):
     """Splits for the least expected cost if the boundary is equally likely in every bin.
 
@@ -235,7 +242,6 @@ class OptimalSearch(Tolerance):
 
 
 @register(Search)
-@dataclass(frozen=True)
 class LineSearch(Tolerance):
     """Steps from the adversarial end until the first flagged answer, then finer steps.
 
@@ -244,13 +250,9 @@ class LineSearch(Tolerance):
     of the stealthy attacks (Debenedetti et al.), with N = 10^4.
     """
 
-    stages: int = 1
+    stages: Depth = 1
     phase: str = PHASE
     """Phase that its queries are charged to."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check(self, stages=whole(1, MAX_DEPTH))
 
     def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Iterate]:
         count = self.count_bins(problem, path, scale)

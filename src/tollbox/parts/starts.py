@@ -1,11 +1,5 @@
 """Starts: a first adversarial point. Every failed try costs a flagged answer, so tries are limited.
 
-    GrowingNoise   noise of increasing strength (the paper)
-    NoiseImage     an image of uniform noise
-    UniformNoise   the same, blended with the source (HSJA)
-    Pool           images of other classes, by increasing distance
-    GaussianRays   the closest boundary along a hundred Gaussian directions (OPT, Cheng et al. 2019)
-
 A start image of the problem (`Problem.start_image`, `starts` of `tollbox.run`) takes precedence
 over all of them; a targeted run needs one of the target class. A start returns a point or None.
 """
@@ -23,10 +17,9 @@ from torch import Tensor
 
 from ..core.ask import Ask, Asking, Iterate, Until, first_adversarial
 from ..core.problem import Problem
-from ..core.validation import MAX_VALUE, above, between, check, whole
 from ..errors import InputError
 from .paths import Segment
-from .registry import register
+from .registry import Checked, Count, InnerFraction, Positive, register
 from .searches import BinarySearch, Search
 from .vectors import LazyRows
 
@@ -34,43 +27,40 @@ PHASE = "start"
 
 
 class Start(Protocol):
-    """A part that finds an adversarial point to start from."""
+    """A part that finds an adversarial point to start from.
 
-    @property
-    def tolerance(self) -> float | None:
-        """Maximum distance to the boundary, as a share of the distance; None if there is none."""
+    If that point is at the boundary, the part has a `tolerance`: the maximum distance to the
+    boundary, as a share of the distance.
+    """
 
     def __call__(self, problem: Problem, /) -> Asking[Iterate | None]:
         """Return the point, or None."""
 
 
 def find_start(problem: Problem, start: Start) -> Asking[Iterate | None]:
-    """Return the problem's start image if it has one, otherwise what `start` finds.
-
-    The point is within the mask, as it was sent.
-    """
+    """Return the problem's start image if it has one, otherwise what `start` finds, each within the
+    mask, as it was sent."""
     if problem.start_image is not None:
         return (yield from first_adversarial(problem.start_image[None], PHASE))
     found = yield from start(problem)
     return None if found is None else found._replace(point=problem.within_mask(found.point))
 
 
+def tolerance_of(problem: Problem, start: Start) -> float | None:
+    """Return the tolerance of what `find_start` returns; None if it is not at the boundary."""
+    return None if problem.start_image is not None else getattr(start, "tolerance", None)
+
+
 @register(Start)
-@dataclass(frozen=True)
-class GrowingNoise:
+class GrowingNoise(Checked):
     """The paper's start: noise of increasing strength until the label changes.
 
     A level is 0.02 of normalised pixels, which is 0.0045 in [0,1]. Above about level 250 the noise
     saturates the range, and each further level is another try of the same kind.
     """
 
-    step: float = 0.0045
-    levels: int = 1000
-
-    tolerance = None
-
-    def __post_init__(self) -> None:
-        check(self, step=above(0, MAX_VALUE), levels=whole(1, MAX_VALUE))
+    step: Positive = 0.0045
+    levels: Count = 1000
 
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:
         noise = problem.noise(PHASE, 0, self.levels)
@@ -88,16 +78,10 @@ class GrowingNoise:
 
 
 @register(Start)
-@dataclass(frozen=True)
-class NoiseImage:
+class NoiseImage(Checked):
     """Images of uniform noise until one is adversarial; the attack's own search continues there."""
 
-    tries: int = 10_000
-
-    tolerance = None
-
-    def __post_init__(self) -> None:
-        check(self, tries=whole(1, MAX_VALUE))
+    tries: Count = 10_000
 
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:
         noise = problem.noise("uniform", 0, self.tries)
@@ -111,19 +95,13 @@ class NoiseImage:
 
 
 @register(Start)
-@dataclass(frozen=True)
-class UniformNoise:
+class UniformNoise(Checked):
     """HSJA's start: images of uniform noise until one is adversarial, blended with the source by
     binary search as far as the blend stays adversarial."""
 
-    tries: int = 10_000
-    tau: float = 1e-3
+    tries: Count = 10_000
+    tau: InnerFraction = 1e-3
     """Tolerance as a share of the line to the source."""
-
-    tolerance = None
-
-    def __post_init__(self) -> None:
-        check(self, tries=whole(1, MAX_VALUE), tau=between(0, 1))
 
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:
         iterate = yield from NoiseImage(self.tries)(problem)
@@ -144,8 +122,6 @@ class Pool:
     images: Tensor
     labels: Tensor | None = None
 
-    tolerance = None
-
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:
         if self.images.ndim != 4 or self.images.shape[1:] != problem.source.shape:
             raise InputError(
@@ -162,11 +138,10 @@ class Pool:
         distances = torch.linalg.vector_norm((images - problem.source).flatten(1), dim=1)
         refused = torch.from_numpy(~allowed).to(distances.device, non_blocking=True)
         order = distances.masked_fill_(refused, math.inf).argsort(stable=True)
-
-        def make(first: int, last: int) -> Tensor:
-            return images.index_select(0, order[first:last])
-
-        return (yield from first_adversarial(LazyRows(int(allowed.sum()), make), PHASE))
+        rows = LazyRows(
+            int(allowed.sum()), lambda first, last: images.index_select(0, order[first:last])
+        )
+        return (yield from first_adversarial(rows, PHASE))
 
 
 @lru_cache(maxsize=4)
@@ -176,8 +151,7 @@ def _on_device(pool: Pool, device: torch.device, dtype: torch.dtype) -> Tensor:
 
 
 @register(Start)
-@dataclass(frozen=True)
-class GaussianRays:
+class GaussianRays(Checked):
     """OPT's start: the best of `directions`; if none is adversarial, the first of `tries` that is.
 
     A direction is queried far out, at x* + N(0, 1), clipped. If that is adversarial, it is queried
@@ -186,14 +160,11 @@ class GaussianRays:
     """
 
     search: Search = field(default_factory=lambda: BinarySearch(1e-5))
-    directions: int = 100
-    tries: int = 1000
+    directions: Count = 100
+    tries: Count = 1000
 
     tolerance = 1e-4
     """An upper bound for the searches of the presets."""
-
-    def __post_init__(self) -> None:
-        check(self, directions=whole(1, MAX_VALUE), tries=whole(1, MAX_VALUE))
 
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:
         noise = problem.noise(PHASE, 0, max(self.tries, self.directions))
@@ -209,19 +180,13 @@ class GaussianRays:
         first = Iterate(points[row : row + 1][0], float(answers.distances[row]))
         best = yield from self.search(problem, Segment(problem.source, first))
         for following in range(row + 1, self.directions):
-            far = points[following : following + 1]
-            closer = yield from self._compare(problem, far, best.distance)
-            if closer is not None:
+            far = make(following, following + 1)
+            away = far - problem.source
+            share = (best.distance / torch.linalg.vector_norm(away)).clamp_max(1.0)
+            near = away.mul_(share).add_(problem.source).clamp_(0, 1)
+            answers = yield Ask(torch.cat([far, near]), until=Until.NOT_ADVERSARIAL, phase=PHASE)
+            if answers.adversarial.sum() == 2:
+                closer = Iterate(near[0], float(answers.distances[1]))
                 found = yield from self.search(problem, Segment(problem.source, closer))
                 best = min(best, found, key=lambda each: each.distance)
         return best
-
-    def _compare(self, problem: Problem, far: Tensor, distance: float) -> Asking[Iterate | None]:
-        """Return the point of a direction at a distance if it is adversarial."""
-        away = far - problem.source
-        share = (distance / torch.linalg.vector_norm(away)).clamp_max(1.0)
-        near = away.mul_(share).add_(problem.source).clamp_(0, 1)
-        answers = yield Ask(torch.cat([far, near]), until=Until.NOT_ADVERSARIAL, phase=PHASE)
-        if len(answers) < 2 or not answers.adversarial[1]:
-            return None
-        return Iterate(near[0], float(answers.distances[1]))

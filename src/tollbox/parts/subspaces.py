@@ -5,13 +5,9 @@ each axis, of the image or of each block. Its basis is a product of two: a plane
 becomes the plane A Z B^T, with A (h x h') and B (w x w') of orthonormal columns, and a plane X has
 the coefficients A^T X B. Lengths and angles are preserved. Any height and width is possible.
 
-    Full()               the whole space
-    Dct(factor)          DCT_full: the lowest 1/factor of the frequencies along each axis
-    Dct(factor, block=8) DCT_8x8: the same in every 8x8 block; a last block may be smaller
-    Resize(factor)       small images enlarged by bilinear interpolation (QEBA)
-
-`Resize` is a prior, not a subspace: its columns overlap and are not orthonormal, so it draws more
-of the lowest frequencies. Other priors are in priors.py.
+The paper's DCT_full is `Dct(factor)`, its DCT_8x8 `Dct(factor, block=8)`; a last block may be
+smaller. `Resize` (QEBA) is a prior, not a subspace: its columns overlap and are not orthonormal, so
+it draws more of the lowest frequencies. Other priors are in priors.py.
 
 1. A plane comes out the same, bit for bit, alone or among others (rule 4 of the design). Matrix
    products do not guarantee this: a library chooses its kernel by the number of rows and by memory
@@ -29,7 +25,7 @@ import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol
 
 import numpy as np
 import torch
@@ -38,49 +34,42 @@ from torch import Tensor
 from torch.nn import functional
 
 from ..core.problem import Problem
-from ..core.validation import Range, check, number, whole
-from .registry import register
+from ..core.validation import number, whole
+from .registry import Checked, optional, register
 from .vectors import unit_rows
 
 ALIGNED_SIDE, PADDED_SIDE = 4, 16
 """Images whose sides are multiples of the first are computed as they are; others are padded to
 multiples of the second."""
-BLOCK_SIDE = Range(
-    "a side of 1 or more, or None", lambda side: side is None or whole(1).holds(side)
-)
+Factor = Annotated[float, number(1)]
 
 Shape = tuple[int, ...]
 
 
-class Drawing(Protocol):
-    """The directions of a prior at one image, made from rows of standard normal numbers."""
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """The directions of a prior at one image: `make(rows, length, *tensors)` turns rows of standard
+    normal numbers into images of the given length.
 
-    @property
-    def shape(self) -> Shape:
-        """The shape of a row."""
+    With a `kind`, `make` depends on nothing else, and a CUDA graph can record it for all drawings
+    of that kind (attacks/frugal/calibrated.py).
+    """
+
+    shape: Shape
+    """The shape of a row."""
+    make: Callable[..., Tensor]
+    kind: Hashable = None
+    tensors: tuple[Tensor, ...] = ()
+    """The tensors that depend on the image."""
+    tensors_at: Callable[[Tensor], tuple[Tensor, ...]] | None = None
+    """Returns the tensors at an adversarial point, if they depend on it."""
 
     def at(self, point: Tensor) -> Drawing:
         """Return the drawing at an adversarial point, or itself if it does not depend on it."""
+        return self if self.tensors_at is None else replace(self, tensors=self.tensors_at(point))
 
     def __call__(self, rows: Tensor, length: float) -> Tensor:
-        """Turn rows into images of the given length."""
-
-
-@runtime_checkable
-class Recordable(Drawing, Protocol):
-    """A drawing that depends only on its rows, its kind and a few tensors, so that a CUDA graph can
-    record it (attacks/frugal/direction_blocks.py)."""
-
-    @property
-    def kind(self) -> Hashable:
-        """A key that is equal for drawings that differ only in their tensors."""
-
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """The tensors that depend on the image."""
-
-    def holding(self, *tensors: Tensor) -> Recordable:
-        """Return the same drawing with other tensors."""
+        return self.make(rows, length, *self.tensors)
 
 
 class Prior(Protocol):
@@ -106,34 +95,24 @@ class Subspace(Prior, Protocol):
         """Return the coefficients of the orthogonal projections of images (n, c, h, w)."""
 
 
-@dataclass(frozen=True, eq=False)
-class TensorDrawing:
-    """A recordable drawing: `make(rows, length, *tensors)`, where `make` depends on `kind` only."""
-
-    kind: Hashable
-    shape: Shape
-    make: Callable[..., Tensor]
-    tensors: tuple[Tensor, ...] = ()
-    tensors_at: Callable[[Tensor], tuple[Tensor, ...]] | None = None
-    """Returns the tensors at a point, if they depend on it."""
-
-    def holding(self, *tensors: Tensor) -> Recordable:
-        return replace(self, tensors=tensors)
-
-    def at(self, point: Tensor) -> Drawing:
-        return self if self.tensors_at is None else self.holding(*self.tensors_at(point))
-
-    def __call__(self, rows: Tensor, length: float) -> Tensor:
-        return self.make(rows, length, *self.tensors)
-
-
 def drawing_for(problem: Problem, prior: Prior) -> Drawing:
     """Return the drawing of a prior at one image, within the mask if the problem has one."""
     drawing = prior.begin(problem)
     if problem.mask is None:
         return drawing
-    masked = _MaskedRecordable if isinstance(drawing, Recordable) else _MaskedDrawing
-    return masked(drawing, problem.mask.to(problem.source.dtype))
+    weights = problem.mask.to(problem.source.dtype)
+
+    def make(rows: Tensor, length: float, weights: Tensor, *tensors: Tensor) -> Tensor:
+        return unit_rows(drawing.make(rows, 1.0, *tensors) * weights).mul_(length)
+
+    tensors_at = drawing.tensors_at
+    return Drawing(
+        drawing.shape,
+        make,
+        drawing.kind and ("masked", drawing.kind),
+        (weights, *drawing.tensors),
+        tensors_at and (lambda point: (weights, *tensors_at(point))),
+    )
 
 
 def dimension_for(problem: Problem, prior: Prior) -> int:
@@ -144,40 +123,12 @@ def dimension_for(problem: Problem, prior: Prior) -> int:
     return max(2, round(whole * problem.dimension / problem.source.numel()))
 
 
-class _MaskedDrawing:
-    """A drawing that is 0 outside a mask."""
-
-    def __init__(self, drawing: Any, weights: Tensor) -> None:
-        self._drawing, self._weights = drawing, weights
-        self.shape: Shape = drawing.shape
-
-    def at(self, point: Tensor) -> Drawing:
-        there = self._drawing.at(point)
-        return self if there is self._drawing else type(self)(there, self._weights)
-
-    def __call__(self, rows: Tensor, length: float) -> Tensor:
-        return unit_rows(self._drawing(rows, 1.0) * self._weights).mul_(length)
-
-
-class _MaskedRecordable(_MaskedDrawing):
-    @property
-    def kind(self) -> Hashable:
-        return "masked", self._drawing.kind
-
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        return self._weights, *self._drawing.tensors
-
-    def holding(self, *tensors: Tensor) -> Recordable:
-        return _MaskedRecordable(self._drawing.holding(*tensors[1:]), tensors[0])
-
-
 def transform_planes(left: Tensor, planes: Tensor, right: Tensor) -> Tensor:
     """Return left Z right for every plane Z of (..., h, w), padded if necessary (rule 1)."""
     if _is_aligned(left.shape) and _is_aligned(right.shape):
         return torch.matmul(torch.matmul(left, planes), right)
     height, width = left.shape[0], right.shape[1]
-    left, planes, right = (_padded(matrix) for matrix in (left, planes, right))
+    left, planes, right = map(_padded, (left, planes, right))
     product = torch.matmul(torch.matmul(left, planes), right)
     return product[..., :height, :width].contiguous()
 
@@ -213,19 +164,20 @@ def cosine_basis(side: int, factor: float, block: int | None = None) -> NDArray[
     return columns
 
 
-def cosine_columns(side: int, factor: float, like: Tensor, block: int | None = None) -> Tensor:
-    """Return `cosine_basis` as a cached tensor with the dtype and device of `like`."""
-    return _columns(cosine_basis, (side, factor, block), like.dtype, like.device)
-
-
-@lru_cache(maxsize=128)
-def _columns(
-    basis: Callable[..., NDArray[np.float64]],
-    arguments: tuple[Any, ...],
-    dtype: torch.dtype,
-    device: torch.device,
+@lru_cache(maxsize=256)
+def _constant(
+    make: Callable[..., NDArray[Any]], arguments: tuple[Any, ...], dtype: Any, device: torch.device
 ) -> Tensor:
-    return torch.from_numpy(basis(*arguments)).to(dtype).to(device, non_blocking=True)
+    return torch.from_numpy(make(*arguments)).to(dtype).to(device, non_blocking=True)
+
+
+def constant(make: Callable[..., NDArray[Any]], like: Tensor, *arguments: Any) -> Tensor:
+    """Return `make(*arguments)` as a cached tensor with the dtype and device of `like`."""
+    return _constant(make, arguments, like.dtype, like.device)
+
+
+def cosine_columns(side: int, factor: float, like: Tensor, block: int | None = None) -> Tensor:
+    return constant(cosine_basis, like, side, factor, block)
 
 
 class _UniformPrior:
@@ -241,11 +193,10 @@ class _UniformPrior:
             norms = torch.linalg.vector_norm(rows, dim=(1, 2, 3), keepdim=True)
             return self.expand(rows * (length / norms), image)
 
-        return TensorDrawing((self, image), self.shape(image), make)
+        return Drawing(self.shape(image), make, (self, image))
 
 
 @register(Subspace, Prior)
-@dataclass(frozen=True)
 class Full(_UniformPrior):
     """The whole space."""
 
@@ -260,16 +211,12 @@ class Full(_UniformPrior):
 
 
 @register(Subspace, Prior)
-@dataclass(frozen=True)
-class Dct(_UniformPrior):
+class Dct(_UniformPrior, Checked):
     """The lowest 1/factor of the frequencies along each axis, of the image or of each block."""
 
-    factor: float = 4.0
-    block: int | None = None
+    factor: Factor = 4.0
+    block: Annotated[int | None, optional(whole(1))] = None
     """Side of a block; with None the whole image is one block."""
-
-    def __post_init__(self) -> None:
-        check(self, factor=number(1), block=BLOCK_SIDE)
 
     def shape(self, image: Shape) -> Shape:
         return image[0], *(
@@ -304,14 +251,10 @@ def bilinear_basis(side: int, count: int) -> NDArray[np.float64]:
 
 
 @register(Prior)
-@dataclass(frozen=True)
-class Resize:
+class Resize(Checked):
     """Images of standard normal pixels, 1/factor as high and wide, enlarged."""
 
-    factor: float = 4.0
-
-    def __post_init__(self) -> None:
-        check(self, factor=number(1))
+    factor: Factor = 4.0
 
     def shape(self, image: Shape) -> Shape:
         channels, height, width = image
@@ -333,9 +276,9 @@ class Resize:
 
         def make(rows: Tensor, length: float) -> Tensor:
             vertical, horizontal = (
-                _columns(bilinear_basis, sides, rows.dtype, rows.device)
+                constant(bilinear_basis, rows, *sides)
                 for sides in zip(image[1:], shape[1:], strict=True)
             )
             return unit_rows(transform_planes(vertical, rows, horizontal.mT)).mul_(length)
 
-        return TensorDrawing((self, image), shape, make)
+        return Drawing(shape, make, (self, image))

@@ -22,11 +22,9 @@ class LazyRows:
     @classmethod
     def stack(cls, items: Sequence[Item], point: Callable[[Item], Tensor]) -> LazyRows:
         """Return one row for each item, made by `point`."""
-
-        def make(first: int, last: int) -> Tensor:
-            return torch.stack([point(item) for item in items[first:last]])
-
-        return cls(len(items), make)
+        return cls(
+            len(items), lambda first, last: torch.stack([point(x) for x in items[first:last]])
+        )
 
     def __len__(self) -> int:
         return self._count

@@ -18,23 +18,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from ...core.ask import Asking, Iterate
 from ...core.metric import Metric
 from ...core.problem import Problem
 from ...core.stop import Stop
-from ...core.validation import MAX_LIMIT, MAX_VALUE, Range, above, check, number, whole
+from ...core.validation import MAX_VALUE, above, number
 from ...parts.paths import Arc, Circle
 from ...parts.priors import Photo, Reweighed, Spectrum
+from ...parts.registry import Checked, Count, CountFrom0, Fraction, Limit, optional
 from ...parts.searches import Rule, narrow, optimal_rule
 from ...parts.starts import PHASE as START
-from ...parts.starts import Start, find_start
+from ...parts.starts import Start, find_start, tolerance_of
 from ...parts.subspaces import Dct, Prior, drawing_for
 from ..surrogates import Surrogate
-from .calibrated import UNWEIGHED_CHUNKS, CalibratedSampler, DirectionEstimate
-from .direction_blocks import LARGEST_BLOCK
-from .overshoot_belief import LARGEST_RATIO, limit_ratio, optimum
+from .calibrated import LARGEST_BLOCK, UNWEIGHED_CHUNKS, CalibratedSampler, DirectionEstimate
+from .overshoot_belief import limit_ratio, optimum
 from .ray_start import RadialPath, RayStart
 from .turn_belief import MAX_BINS, REFERENCE, BeliefPath, TurnBelief, bin_width, search_cost
 
@@ -56,22 +56,15 @@ FIRST_BINS = 12
 """Number of bins assumed for the first search when its cost is planned."""
 CLOSEST_SHARE, SHARE_STEP = 1e-3, 0.01
 """The range and step of the search from a start at any distance, as shares of its distance."""
-RATIO_RANGE = above(0, LARGEST_RATIO)
-PLAN_RANGE = Range(
-    "a number above 0, up to 1000, or None", lambda v: v is None or RATIO_RANGE.holds(v)
-)
 
 
 class _FirstPoint(NamedTuple):
     """A first boundary point, and what the start showed about the model."""
 
     iterate: Iterate
-    slack: float
-    """Maximum gap between the point and the boundary."""
-    smooth: bool | None = None
-    """Whether the ray to it is smooth, if known."""
-    doubted: bool = False
-    """Whether the ray is not the surrogate's."""
+    slack: float  # the maximum gap between the point and the boundary
+    smooth: bool | None = None  # whether the ray to it is smooth, if known
+    doubted: bool = False  # whether the ray is not the surrogate's
 
 
 @dataclass
@@ -79,18 +72,14 @@ class _Option:
     """A source of directions, with the belief about its turns."""
 
     turns: TurnBelief
-    number: int
-    """Number of this option in notes."""
-    sampler: CalibratedSampler | None
-    """Sampler of the estimates; None for the surrogate."""
-    prior: int = 0
-    """Number of this option in `turns`."""
-    bins: int = FIRST_BINS
-    """Number of bins of its last search."""
+    number: int  # in notes
+    sampler: CalibratedSampler | None  # None for the surrogate
+    prior: int = 0  # its number in `turns`
+    bins: int = FIRST_BINS  # of its last search
 
 
 @dataclass(frozen=True)
-class Frugal:
+class Frugal(Checked):
     """The attack `frugal` with its parts."""
 
     start: Start = field(default_factory=RayStart)
@@ -101,30 +90,24 @@ class Frugal:
     fallback_prior: Prior = field(default_factory=lambda: Spectrum(1e5, grey=0.5))
     """All directions. Each estimate draws from the most promising of these three priors."""
     reweighing_prior: Prior = field(default_factory=Reweighed)
-    reweighing_period: int = 4
+    reweighing_period: CountFrom0 = 4
     """Every N-th iteration draws from `reweighing_prior`; 0 for never."""
-    reweighing_information: float = 25.0
+    reweighing_information: Annotated[float, number(1, MAX_VALUE)] = 25.0
     """Information that such an estimate requests."""
     surrogate: Surrogate | None = None
     """The user's own network, whose gradient is followed where that gains more."""
-    relative_delta: float = 0.16
+    relative_delta: Fraction = 0.16
     """Sampling radius delta as a share of the distance."""
-    tail: float = 0.1
+    tail: Fraction = 0.1
     """Share of the belief about the next turn that is spread over the whole arc."""
-    schedule: int = 0
+    schedule: CountFrom0 = 0
     """n_0 of estimates with n_0 sqrt(t) queries, as in other attacks; 0 for the gain per cost."""
-    plan: float | None = None
+    plan: Annotated[float | None, optional(above(0, 1000))] = None
     """The c* to plan with; the default is that of the prices, at most 1000."""
-    chunk: int = 128
-    iterations: int = 100_000
+    chunk: Count = 128
+    iterations: Limit = 100_000
 
     metrics = (Metric.L2,)
-
-    def __post_init__(self) -> None:
-        count, share = whole(0, MAX_VALUE), number(0, 1)
-        check(self, reweighing_period=count, reweighing_information=number(1, MAX_VALUE))
-        check(self, relative_delta=share, tail=share, schedule=count, plan=PLAN_RANGE)
-        check(self, chunk=whole(1, MAX_VALUE), iterations=whole(1, MAX_LIMIT))
 
     @property
     def rows(self) -> int:
@@ -213,8 +196,8 @@ class Frugal:
         found = yield from find_start(problem, self.start)
         if found is None:
             return None
-        tolerance = self.start.tolerance
-        if problem.start_image is not None or tolerance is None:
+        tolerance = tolerance_of(problem, self.start)
+        if tolerance is None:
             way = found.point - problem.source
             ray = RadialPath(problem.source, way, found, 1.0, CLOSEST_SHARE)
             count = math.ceil(math.log(CLOSEST_SHARE) / math.log(1 - SHARE_STEP))

@@ -7,12 +7,17 @@ outward.
 
 `Calibrated` can replace any estimate and spends about n'_t (c* + 1) / 2, as AGREST does. A
 `CalibratedSampler` is the same for an attack that specifies the information it wants (`frugal`).
+
+On a CUDA device directions are made in blocks of 32 rows at first and then 64, each by a recorded
+CUDA graph: an estimate needs eight directions at a time, and launching a prior's fifty kernels for
+each eight takes longer than the network does. The number of a row alone determines its block, since
+the last bits of a product may depend on the number of rows.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Hashable
 from typing import NamedTuple
 
 import numpy as np
@@ -21,15 +26,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...core.ask import Ask, Asking, Iterate
+from ...core.device import CudaGraph
+from ...core.noise import Noise
 from ...core.problem import Problem
-from ...core.validation import MAX_VALUE, above, check, number, whole
-from ...parts.estimates import PHASE, Estimate, Estimator
-from ...parts.registry import register
-from ...parts.subspaces import Drawing, Full, Prior, drawing_for
+from ...parts.estimates import PHASE, Estimate, Estimator, Sampling
+from ...parts.registry import Fraction, register
+from ...parts.subspaces import Drawing, drawing_for
 from ...parts.vectors import sum_weights, unit
-from .direction_blocks import LARGEST_BLOCK, DirectionStream
-from .overshoot_belief import OvershootBelief, Scores
+from .overshoot_belief import OvershootBelief, Scores, optimum
 
+SMALLEST_BLOCK, LARGEST_BLOCK = 32, 64
+MAX_GRAPHS = 64
 FIRST_CHUNK = 8
 UNWEIGHED_CHUNKS = 8
 """Number of latest chunks whose sums wait until their scores are known better."""
@@ -37,6 +44,52 @@ MAX_DIRECTIONS, MAX_ROWS = 1 << 20, 1 << 31
 """Maximum number of directions of an estimate and of a stream."""
 MIN_INFORMATION = 1e-3
 """Minimum information per answer when the number of missing answers is computed."""
+
+
+_graphs: dict[Hashable, CudaGraph] = {}
+"""CUDA graphs by kind of drawing, number of rows, dtype and device."""
+
+
+class DirectionStream:
+    """Read-only rows of length 1, by slices."""
+
+    def __init__(self, drawing: Drawing, noise: Noise) -> None:
+        self._drawing, self._noise = drawing, noise
+        self._recorded = noise.is_cuda and drawing.kind is not None
+        self._block: tuple[int, Tensor] | None = None
+
+    def __getitem__(self, rows: slice) -> Tensor:
+        first, last, _ = rows.indices(len(self._noise))
+        if not self._recorded:
+            return self._drawing(self._noise[first:last], 1.0)
+        pieces = []
+        while first < last:
+            if self._block is None or not 0 <= first - self._block[0] < len(self._block[1]):
+                start, size = block_containing(first)
+                noise = self._noise[start : start + size]
+                self._block = start, _draw_block(self._drawing, noise)
+            start, block = self._block
+            pieces.append(block[first - start : last - start])
+            first += len(pieces[-1])
+        return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+
+
+def block_containing(row: int) -> tuple[int, int]:
+    """Return the first row and the size of a row's block."""
+    size = min(max(SMALLEST_BLOCK, 1 << row.bit_length() - 1 if row else 0), LARGEST_BLOCK)
+    return row - row % size, size
+
+
+def _draw_block(drawing: Drawing, noise: Tensor) -> Tensor:
+    key = (drawing.kind, len(noise), noise.dtype, noise.device)
+    if key not in _graphs:
+        if len(_graphs) == MAX_GRAPHS:
+            del _graphs[next(iter(_graphs))]
+        make = drawing.make
+        _graphs[key] = CudaGraph(
+            lambda noise, *tensors: make(noise, 1.0, *tensors), noise, *drawing.tensors
+        )
+    return _graphs[key](noise, *drawing.tensors)
 
 
 class DirectionEstimate(NamedTuple):
@@ -47,26 +100,15 @@ class DirectionEstimate(NamedTuple):
 
 
 @register(Estimate)
-@dataclass(frozen=True)
-class Calibrated:
+class Calibrated(Sampling):
     """Samples around a centre moved outward as far as the previous answers suggest."""
 
-    delta: float = 0.0045
-    chunk: int = 128
-    subspace: Prior = field(default_factory=Full)
-    slack: float = 1e-4
+    slack: Fraction = 1e-4
     """Maximum gap between a found point and the boundary, as a share of the distance."""
-
-    def __post_init__(self) -> None:
-        check(self, delta=above(0, MAX_VALUE), chunk=whole(1, MAX_VALUE), slack=number(0, 1))
 
     @property
     def rows(self) -> int:
         return self.chunk + LARGEST_BLOCK + 2 * UNWEIGHED_CHUNKS
-
-    def tolerance_scale(self, problem: Problem) -> float:  # noqa: ARG002
-        """Return 1: the overshoot is measured from where the search ended."""
-        return 1.0
 
     def begin(self, problem: Problem) -> Estimator:
         ratio = problem.prices.ratio
@@ -81,11 +123,8 @@ class Calibrated:
 
 
 class CalibratedSampler:
-    """The estimates of one image from one drawing, with the belief about its slope.
-
-    Directions that do not depend on the point come from one stream, `number`, across estimates, so
-    that one block of them serves several.
-    """
+    """The estimates of one image from one drawing, with the belief about its slope. Directions that
+    do not depend on the point come from one stream, `number`, so that a block serves several."""
 
     def __init__(
         self, problem: Problem, drawing: Drawing, ratio: float, chunk: int, number: int = 0
@@ -96,7 +135,6 @@ class CalibratedSampler:
         self._stream, self._drawn = DirectionStream(drawing, noise), 0
 
     def _draw(self, rows: int) -> Tensor:
-        """Return the next directions."""
         first, self._drawn = self._drawn, self._drawn + rows
         return self._stream[first : self._drawn]
 
@@ -141,7 +179,7 @@ class CalibratedSampler:
         problem.note(
             share=total.passed / total.asked,
             estimate_queries=total.asked,
-            planned_share=belief.best_share,
+            planned_share=optimum(self._ratio).share,
             overshoot=shift * delta,
             slope=math.exp(belief.log_slope),
             bend=belief.bend,
@@ -152,8 +190,7 @@ class CalibratedSampler:
 class _Chunk(NamedTuple):
     shift: float
     rows: int
-    sums: Tensor
-    """The sums of adversarial displacements and of all displacements."""
+    sums: Tensor  # of adversarial displacements, and of all
 
 
 class _ScoredSum:

@@ -97,16 +97,11 @@ def _density(z: Values) -> Values:
 class _Tables(NamedTuple):
     """Functions of z, or y, by row."""
 
-    log_passed: Values
-    """log p."""
-    log_failed: Values
-    """log(1 - p)."""
-    share: Values
-    """p."""
-    density: Values
-    """phi."""
-    information: Values
-    """phi^2 / (p (1-p))."""
+    log_passed: Values  # log p
+    log_failed: Values  # log(1 - p)
+    share: Values  # p
+    density: Values  # phi
+    information: Values  # phi^2 / (p (1-p))
     mean_information: Values
     """Mean information times s: all rows for the first value of s, for the second, ..."""
 
@@ -157,12 +152,9 @@ def _widening(drift: float) -> Values:
 class Scores(NamedTuple):
     """The weights of an answer in an estimate."""
 
-    passed: float
-    """Weight of an adversarial answer."""
-    failed: float
-    """Minus the weight of another answer."""
-    share: float
-    """Expected share of adversarial answers."""
+    passed: float  # of an adversarial answer
+    failed: float  # minus the weight of another answer
+    share: float  # expected share of adversarial answers
 
     @property
     def information(self) -> float:
@@ -174,10 +166,8 @@ class Optimum(NamedTuple):
     """The best place for queries if the slope is known."""
 
     z: float
-    rate: float
-    """Information per cost."""
-    share: float
-    """Share of adversarial answers."""
+    rate: float  # information per cost
+    share: float  # share of adversarial answers
 
 
 @lru_cache(maxsize=64)
@@ -225,11 +215,8 @@ class OvershootBelief:
         self._rows = self._at[0] * scale, self._at[1] * scale + MIDDLE_ROW
 
     def begin(self, slack: float, points: int = 1, distance: float = math.inf) -> None:
-        """Move to a new point, at most `slack` outside and `distance` from the source.
-
-        `points` is the number of points since the last one. The belief never becomes wider than it
-        was at first.
-        """
+        """Move to a new point, at most `slack` outside and `distance` from the source, `points`
+        after the last one. The belief never becomes wider than it was at first."""
         self._farthest = distance
         drift = min(LOG_SLOPE_DRIFT * math.sqrt(points), LOG_SLOPE_SPREAD)
         bending = min(BEND_DRIFT * math.sqrt(points), BEND_SPREAD)
@@ -259,11 +246,6 @@ class OvershootBelief:
     def bend(self) -> float:
         """Mean of the bend."""
         return float(self._weights @ self._bend_moments()[0])
-
-    @property
-    def best_share(self) -> float:
-        """Share of adversarial answers at the optimum."""
-        return optimum(self._ratio).share
 
     def aim(self) -> float:
         """Return the shift of the next queries."""

@@ -25,7 +25,6 @@ level instead.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -33,10 +32,10 @@ from torch import Tensor
 
 from ...core.ask import Ask, Asking, Iterate, first_adversarial
 from ...core.problem import Problem
-from ...core.validation import MAX_VALUE, check, whole
 from ...engine.points import LinearPoint
+from ...parts.paths import Path
 from ...parts.priors import Spectrum
-from ...parts.registry import register
+from ...parts.registry import Checked, Count, register
 from ...parts.searches import narrow, optimal_rule
 from ...parts.starts import PHASE, GrowingNoise, NoiseImage, Start
 from ...parts.subspaces import drawing_for
@@ -60,7 +59,7 @@ SMOOTH = 14.0
 """Maximum cut of a smooth ray."""
 
 
-class RadialPath:
+class RadialPath(Path):
     """A path inward along a ray from the source, where equal steps are equal ratios of radii."""
 
     def __init__(
@@ -75,9 +74,6 @@ class RadialPath:
     def linear_point(self, theta: float) -> LinearPoint:
         return LinearPoint(self._source, self._way, self.radius(theta))
 
-    def __call__(self, theta: float) -> Tensor:
-        return self.linear_point(theta).point()
-
 
 class RayHit(NamedTuple):
     """The last adversarial point of a ray, to one step."""
@@ -85,22 +81,16 @@ class RayHit(NamedTuple):
     iterate: Iterate
     way: Tensor
     radius: float
-    smooth: bool | None = None
-    """Whether the ray is smooth, which shows what the model responds to; None if unknown."""
-    given: bool = False
-    """Whether this is the given ray."""
+    smooth: bool | None = None  # which shows what the model responds to; None if unknown
+    given: bool = False  # whether this is the given ray
 
 
 @register(Start)
-@dataclass(frozen=True)
-class RayStart:
+class RayStart(Checked):
     """A search inward from large low-frequency perturbations, which keeps the closest point."""
 
-    tries: int = 12
+    tries: Count = 12
     """Number of rays for c* of at most 1; divided by 1 + log10 c* above, and at least 2."""
-
-    def __post_init__(self) -> None:
-        check(self, tries=whole(1, MAX_VALUE))
 
     tolerance = 1 - RADIUS_STEP ** (1 / LAST_BINS)
     """Maximum distance to the boundary, as a share of the distance."""
@@ -124,10 +114,7 @@ class RayStart:
     def find_closer(
         self, problem: Problem, iterate: Iterate, number: int
     ) -> Asking[Iterate | None]:
-        """Return a closer point than `iterate` on a new ray, or None.
-
-        `number` counts the calls from 0.
-        """
+        """Return a closer point than `iterate` on a new ray, or None; `number` counts the calls."""
         ratio = limit_ratio(problem.prices.ratio)
         first = max(self.tries, len(ROUGH_NEXT)) + number * self.tries
         for ray in range(first, first + self.tries):

@@ -35,11 +35,10 @@ from functools import lru_cache
 
 import numpy as np
 from scipy.special import lambertw, ndtr
-from torch import Tensor
 
 from ...core.ask import Iterate
 from ...engine.points import LinearPoint
-from ...parts.paths import Circle
+from ...parts.paths import Circle, Path
 from ...theory.search_costs import optimal_search_cost
 
 FIRST_LOG_Q, LOG_Q_SPREAD = math.log(1 / 64), 1.5
@@ -62,10 +61,8 @@ MIN_INFORMATION, MAX_INFORMATION = 5.0, 2000.0
 
 
 class TurnBelief:
-    """The belief about log q of each of some priors, for one image.
-
-    `offsets` are the first mean and standard deviation of each prior's rho.
-    """
+    """The belief about log q of each prior, for one image; `offsets` are the first mean and
+    standard deviation of each prior's rho."""
 
     def __init__(self, *offsets: tuple[float, float]) -> None:
         offsets = offsets or (REFERENCE,)
@@ -142,7 +139,7 @@ _ANGLES = np.concatenate([[0.0], np.geomspace(SMALLEST_ANGLE, LARGEST_ANGLE, 400
 _LOG_TANGENTS = np.concatenate([[-np.inf], np.log(np.tan(_ANGLES[1:]))])
 
 
-class BeliefPath:
+class BeliefPath(Path):
     """A path along a circle on which the boundary lies before T(theta) with probability theta.
 
     log tan phi is believed to be normal with mean `middle` and standard deviation `spread`. A share
@@ -170,6 +167,3 @@ class BeliefPath:
 
     def linear_point(self, theta: float) -> LinearPoint:
         return self.circle.at(self.angle(theta))
-
-    def __call__(self, theta: float) -> Tensor:
-        return self.linear_point(theta).point()
