@@ -190,9 +190,10 @@ def memory_of(cells: int, finished: float) -> dict[str, float]:
         Store.create(path, record, [])
         done = range(int(finished * cells))
         with closing(sqlite3.connect(path)) as store, store:
-            row = "(?, 0, 'budget', '', '[]', 1.0, 100.0, 100, 10)"
+            row = (
+                "(?, 0, 'budget', '', '[]', 1.0, 100.0, 100, 10, 0, NULL, NULL, x'00', x'00', NULL)"
+            )
             store.executemany(f"INSERT INTO results VALUES {row}", ((cell,) for cell in done))
-            store.executemany("INSERT INTO traces VALUES (?, x'00', NULL)", ((c,) for c in done))
         before, began = peak(), time.monotonic()
         with open_stores({0: path}) as stores:
             coordinator = coordinator_of(stores, 1)

@@ -17,10 +17,12 @@ from small_studies import copy_partial_study, rewrite_record
 from tollbox.cli.app import main
 from tollbox.data.tables import plain_text
 from tollbox.studies.export import STEPS, files_of
-from tollbox.studies.results import ALARMS, COLUMNS, StudyResults
+from tollbox.studies.results import COLUMNS, StudyResults
 from tollbox.studies.store.store import Store
 
 Export = Callable[..., tuple[int, str]]
+ALARMS = ("alarms", "first_alarm_queries", "first_alarm_flagged")
+"""Columns that are empty without a detector."""
 
 
 @pytest.fixture

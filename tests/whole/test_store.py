@@ -25,9 +25,8 @@ import tollbox as tb
 from tollbox.engine.journal import Answered
 from tollbox.errors import FileError, InputError
 from tollbox.studies.fingerprint import settings_of
-from tollbox.studies.specs import Tariff
 from tollbox.studies.store import codec
-from tollbox.studies.store.codec import Trace, pack_answers
+from tollbox.studies.store.codec import pack_answers
 from tollbox.studies.store.connection import StoreError
 from tollbox.studies.store.record import StudyRecord, difference
 from tollbox.studies.store.store import APPLICATION, SCHEMA, Store
@@ -119,42 +118,32 @@ def test_runs_come_back_with_counts_improvements_and_steps(path: Path, attack: s
     )
     assert result.trace
     result = replace(result, warnings=("one", "and another"), reason="said", seed=-(2**63))
-    tariff = Tariff("4", prices, result.limits)
     with Store.open(path, write=True) as store:
         store.save(7, result)
         store.save(8, replace(result, adversarial=None))
     with Store.open(path, write=False) as store:
-        end, other = store.results()
-        (_, trace, image), (_, _, none) = store.traces(images=True)
+        (end, trace), (other, _) = store.runs(steps=True)
+        assert [end, other] == store.results()
+        image, none = store.kept_image(7), store.kept_image(8)
     assert (end.cell, other.cell, none) == (7, 8, None)
-    back = codec.build_result(
-        end,
-        trace,
-        codec.unpack_image(image),
-        name=result.name,
-        label=0,
-        goal=tb.Goal.leave({0}),
-        tariff=tariff,
-    )
-    assert back.index == 7
-    assert (back.stop, back.reason, back.seed) == (result.stop, "said", -(2**63))
-    assert back.warnings == result.warnings
-    assert torch.equal(back.adversarial, result.adversarial)
+    assert (end.stop, end.reason, end.seed) == (result.stop, "said", -(2**63))
+    assert end.warnings == result.warnings
+    assert image is not None
+    assert torch.equal(image, result.adversarial)
     assert (end.distance, end.cost) == (result.distance, result.ledger.cost)
     assert (end.queries, end.flagged) == (result.ledger.queries, result.ledger.flagged)
-    assert back.ledger == result.ledger
-    assert back.improvements == result.improvements
-    assert back.trace == result.trace
-    assert [back.distance_at(b) for b in (50, 300)] == [result.distance_at(b) for b in (50, 300)]
+    assert trace.ledger(prices, tb.Goal.leave({0}), None) == result.ledger
+    assert trace.improvements == result.improvements
+    assert trace.steps == result.trace
 
 
-def test_a_trace_is_decoded_in_parts() -> None:
+def test_a_trace_is_read_without_its_steps() -> None:
     boundary = half_space(distance=0.3, shape=(3, 8, 8))
     [result] = tb.run(tb.preset("a-cgba"), boundary.model(), boundary.source[None], [0], budget=300)
-    trace = Trace(codec.pack_trace(result), Path())
-    assert trace.improvements == result.improvements
-    assert "_values" not in vars(trace)  # the steps were not decoded for that
-    assert (tuple(trace.steps), trace.counts) == (result.trace, result.ledger.counts)
+    account, _ = codec.pack_trace(result)
+    trace = codec.unpack_trace(account, None)
+    assert (trace.improvements, trace.counts) == (result.improvements, result.ledger.counts)
+    assert trace.steps == ()
 
 
 # -- what a store says about its study ------------------------------------------------------------

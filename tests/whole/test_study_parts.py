@@ -167,14 +167,14 @@ def test_where_it_was_run_and_under_which_python_may_differ(small: StudyFolder) 
     assert contents(small.folder / "merged") == wanted
 
 
-@pytest.mark.parametrize("table", ["batches", "traces", "file"])
+@pytest.mark.parametrize("table", ["batches", "results", "file"])
 def test_a_damaged_part_is_told(small: StudyFolder, table: str) -> None:
     folders = run_parts(small, 2)
     path = shard_path(folders[1], 1)
     if table == "file":
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     else:
-        column = "content" if table == "batches" else "trace"
+        column = "content" if table == "batches" else "steps"
         with Store.open(path, write=True) as store:
             store._connection.execute(f"UPDATE {table} SET {column} = x'00ff00'")
             store._connection.commit()

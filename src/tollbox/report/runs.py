@@ -112,11 +112,9 @@ def series_of(results: StudyResults) -> list[SeriesRuns]:
     """Return the series of a study with their runs."""
     curves: dict[int, list[CellCurve]] = {series.number: [] for series in results.grid.series}
     misclassified = dict.fromkeys(curves, 0)
-    ends = {end.cell: end for end in results.finished()}
-    for cell, place, trace in results.traces():
-        if cell not in ends:  # it finished after `ends` was read
-            continue
-        number, end = place.series.number, ends[cell]
+    for end, trace in results.runs(steps=True):
+        place = results.grid.place(end.cell)
+        number = place.series.number
         if end.stop is Stop.ALREADY_MISCLASSIFIED:
             misclassified[number] += 1
         else:

@@ -102,24 +102,15 @@ def write_export(
 def steps(results: StudyResults, price: float | None = None) -> Iterator[dict[str, Any]]:
     """Yield a row with the values of `STEPS` for each point with a smaller distance than all before
     it."""
-    stops = {end.cell: end.stop for end in results.finished()}
-    for cell, place, trace in results.traces():
-        if cell not in stops:  # it has just been finished
-            continue
-        shared = results.place_columns(place, price)
-        for row in trace.improvements:
-            cost = row.cost
+    for end, trace in results.runs():
+        row = results.row(end, price)
+        for best in trace.improvements:
+            cost = best.cost
             if price is not None:
-                cost = results.cost_at(price, row.source, row.queries, row.alarms)
-            yield {
-                **shared,
-                "already_misclassified": not stops[cell].attacked,
-                "cost": cost,
-                "flagged": row.source,
-                "queries": row.queries,
-                "distance": row.distance,
-                "norm": str(results.record.norm),
-            }
+                cost = results.cost_at(price, best.source, best.queries, best.alarms)
+            account = {"cost": cost, "flagged": best.source, "queries": best.queries}
+            values = {**row, **account, "distance": best.distance}
+            yield {name: values[name] for name in STEPS}
 
 
 def _write_csv(file: Path, columns: Mapping[str, type], rows: Rows) -> None:

@@ -32,12 +32,11 @@ from ..engine.engine import Engine
 from ..engine.journal import Answered, History
 from ..errors import InputError, UnknownNameError
 from .fingerprint import attack_fingerprint, check_unchanged, recorded_study, surrogate_name
-from .grid import Grid, Place
+from .grid import Grid
 from .inputs import StudyInputs, load
 from .selection import digest_of
 from .status import StudyStatus
-from .store.codec import Trace, build_result, unpack_image
-from .store.connection import reading
+from .store.codec import End, Trace
 from .store.record import DIGEST, difference
 
 COLUMNS: dict[str, type] = {
@@ -64,9 +63,8 @@ COLUMNS: dict[str, type] = {
     "first_alarm_queries": int,
     "first_alarm_flagged": int,
 }
-"""Columns of a finished cell and their types, in all tables."""
-ALARMS = ("alarms", "first_alarm_queries", "first_alarm_flagged")
-"""Columns that are empty without a detector, or if it raised no alarm."""
+"""Columns of a finished cell and their types, in all tables. Those of alarms are empty without a
+detector, and those of the first alarm if there was none."""
 
 
 class StudyResults(StudyStatus):
@@ -89,7 +87,7 @@ class StudyResults(StudyStatus):
         return answers + alarms * alarm_price
 
     def rows(self, price: float | None = None) -> Iterator[dict[str, Any]]:
-        """Yield a row for each finished cell, with the values of `COLUMNS` in that order.
+        """Return a row for each finished cell, with the values of `COLUMNS` in that order.
 
         With `price`, costs are what the answers would have cost at that c*. `price_ratio` is the c*
         of the run, the price of the image's class over that of others; it is infinite if others are
@@ -99,36 +97,16 @@ class StudyResults(StudyStatus):
             raise InputError(
                 f"is {price}", expected="a number that is 0 or more, or inf", input="price"
             )
-        for end in self.finished():
-            place = self.grid.place(end.cell)
-            _, label, name = self.images[place.image]
-            cost = end.cost
-            if price is not None:
-                cost = self.cost_at(price, end.flagged, end.queries, end.alarms)
-            yield {
-                **self.place_columns(place, price),
-                "name": name,
-                "label": label,
-                "stop": end.stop.value,
-                "already_misclassified": not end.stop.attacked,
-                "reason": end.reason,
-                "distance": end.distance,
-                "cost": cost,
-                "queries": end.queries,
-                "flagged": end.flagged,
-                "warnings": "; ".join(end.warnings),
-                "norm": str(self.record.norm),
-                "class": class_name(label, self.record.class_names),
-                "alarms": end.alarms if self.study.detector is not None else None,
-                "first_alarm_queries": end.first_alarm and end.first_alarm.queries,
-                "first_alarm_flagged": end.first_alarm and end.first_alarm.flagged,
-            }
+        return (self.row(end, price) for end in self.finished())
 
-    def place_columns(self, place: Place, price: float | None) -> dict[str, Any]:
-        """Return the columns that the rows of a cell and of its steps share."""
-        series, seed, image = place
-        content, label, _ = self.images[image]
+    def row(self, end: End, price: float | None) -> dict[str, Any]:
+        """Return the row of a finished cell; `rows` says what `price` does."""
+        series, seed, image = self.grid.place(end.cell)
+        content, label, name = self.images[image]
         prices = series.tariff.prices.for_source(label, self.study.goal.for_label(label))
+        cost = end.cost
+        if price is not None:
+            cost = self.cost_at(price, end.flagged, end.queries, end.alarms)
         return {
             "model": series.model.name,
             "attack": series.attack.name,
@@ -137,6 +115,21 @@ class StudyResults(StudyStatus):
             "counted_price": series.tariff.name if price is None else f"{price:.15g}",
             "seed": seed,
             "image": content,
+            "name": name,
+            "label": label,
+            "stop": end.stop.value,
+            "already_misclassified": not end.stop.attacked,
+            "reason": end.reason,
+            "distance": end.distance,
+            "cost": cost,
+            "queries": end.queries,
+            "flagged": end.flagged,
+            "warnings": "; ".join(end.warnings),
+            "norm": str(self.record.norm),
+            "class": class_name(label, self.record.class_names),
+            "alarms": end.alarms if self.study.detector is not None else None,
+            "first_alarm_queries": end.first_alarm and end.first_alarm.queries,
+            "first_alarm_flagged": end.first_alarm and end.first_alarm.flagged,
         }
 
     def to_pandas(self, price: float | None = None) -> Any:
@@ -174,11 +167,11 @@ class StudyResults(StudyStatus):
 
     # -- runs -------------------------------------------------------------------------------------
 
-    def traces(self) -> Iterator[tuple[int, Place, Trace]]:
-        """Yield the cell, place and trace of each finished cell, shard by shard."""
+    def runs(self, steps: bool = False) -> Iterator[tuple[End, Trace]]:
+        """Yield how each finished cell ended, and its trace, shard by shard; with the steps of the
+        trace only if these are asked for."""
         for store in self.stores:
-            for cell, trace, _ in store.traces():
-                yield cell, self.grid.place(cell), trace
+            yield from store.runs(steps)
 
     def results(
         self,
@@ -194,34 +187,36 @@ class StudyResults(StudyStatus):
         _check_name("price", tariff, [each.name for each in study.tariffs])
         _check_name("model", model, [spec.name for spec in study.models])
         results = []
-        for store in self.stores:
-            ends = {end.cell: end for end in store.results()}
-            for cell, trace, packed in store.traces(images=True):
-                series, place_seed, image = self.grid.place(cell)
-                chosen = (
-                    attack in (None, series.attack.name)
-                    and tariff in (None, series.tariff.name)
-                    and model in (None, series.model.name)
-                    and seed in (None, place_seed)
+        pairs = ((store, run) for store in self.stores for run in store.runs(steps=True))
+        for store, (end, trace) in pairs:
+            series, place_seed, image = self.grid.place(end.cell)
+            if not (
+                attack in (None, series.attack.name)
+                and tariff in (None, series.tariff.name)
+                and model in (None, series.model.name)
+                and seed in (None, place_seed)
+            ):
+                continue
+            _, label, name = self.images[image]
+            goal = study.goal.for_label(label)
+            prices = series.tariff.prices.for_source(label, goal)
+            results.append(
+                Result(
+                    index=end.cell,
+                    name=name,
+                    stop=end.stop,
+                    reason=end.reason,
+                    ledger=trace.ledger(prices, goal, study.detector),
+                    adversarial=store.kept_image(end.cell),
+                    improvements=trace.improvements,
+                    trace=trace.steps,
+                    limits=series.tariff.limits,
+                    seed=end.seed,
+                    warnings=end.warnings,
+                    norm=self.record.norm,
+                    first_alarm=end.first_alarm,
                 )
-                if cell not in ends or not chosen:  # not in `ends` if it has just been finished
-                    continue
-                with reading(store.path):
-                    adversarial = unpack_image(packed)
-                _, label, name = self.images[image]
-                results.append(
-                    build_result(
-                        ends[cell],
-                        trace,
-                        adversarial,
-                        name=name,
-                        label=label,
-                        goal=study.goal.for_label(label),
-                        tariff=series.tariff,
-                        norm=self.record.norm,
-                        detector=study.detector,
-                    )
-                )
+            )
         first, exactness = study.models[0].name, Exactness(Seen.NOT_KNOWN)
         if model is not None or len(study.models) == 1:
             exactness = self.exactness_of(model or first)

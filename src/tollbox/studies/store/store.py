@@ -3,9 +3,7 @@
     about    the record of the study: its text, versions, fingerprint, the number of the shard
     images   content hash, label and name, in the order of the study
     batches  the labels of every model batch, committed before the attacks receive them
-    results  how each finished cell ended
-    traces   its counts, improvements and steps; the adversarial image if it is kept
-    alarms   number of alarms and the first alarm of each finished cell, in a study with a detector
+    results  how each finished cell ended, its trace, and the adversarial image if it is kept
     restarts cells that were restarted: their earlier batches do not count
     times    the seconds that each series took, over all runs of the study
 
@@ -26,7 +24,7 @@ import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -58,7 +56,7 @@ PATTERN = re.compile(r"shard-(\d+)\.sqlite")
 MADE_BY_RUN = "a folder that `tollbox run` or `tollbox audit` made"
 RESTORE = "restore it, or start again in another folder"
 APPLICATION = 0x70011B0C
-SCHEMA = 2
+SCHEMA = 3
 TABLES = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE images (place INTEGER PRIMARY KEY, content TEXT NOT NULL, label INTEGER NOT NULL,
@@ -66,18 +64,17 @@ CREATE TABLE images (place INTEGER PRIMARY KEY, content TEXT NOT NULL, label INT
 CREATE TABLE batches (id INTEGER PRIMARY KEY, content BLOB NOT NULL);
 CREATE TABLE results (cell INTEGER PRIMARY KEY, seed INTEGER NOT NULL, stop TEXT NOT NULL,
     reason TEXT NOT NULL, warnings TEXT NOT NULL, distance REAL NOT NULL, cost REAL NOT NULL,
-    queries INTEGER NOT NULL, flagged INTEGER NOT NULL);
-CREATE TABLE traces (cell INTEGER PRIMARY KEY, trace BLOB NOT NULL, image BLOB);
-CREATE TABLE alarms (cell INTEGER PRIMARY KEY, alarms INTEGER NOT NULL, queries INTEGER,
-    flagged INTEGER);
+    queries INTEGER NOT NULL, flagged INTEGER NOT NULL, alarms INTEGER NOT NULL,
+    first_alarm_queries INTEGER, first_alarm_flagged INTEGER,
+    account BLOB NOT NULL, steps BLOB NOT NULL, image BLOB);
 CREATE TABLE restarts (cell INTEGER PRIMARY KEY, batch INTEGER NOT NULL, why TEXT NOT NULL);
 CREATE TABLE times (series INTEGER PRIMARY KEY, seconds REAL NOT NULL);
 """
-FINISHED = """
-SELECT cell, seed, stop, reason, warnings, distance, cost, results.queries, results.flagged,
-    COALESCE(alarms.alarms, 0), alarms.queries, alarms.flagged, traces.cell IS NOT NULL
-FROM results LEFT JOIN alarms USING (cell) LEFT JOIN traces USING (cell) ORDER BY cell
-"""
+END = (
+    "cell, seed, stop, reason, warnings, distance, cost, queries, flagged, alarms, "
+    "first_alarm_queries, first_alarm_flagged"
+)
+"""Columns of a result that make an `End`."""
 
 
 class Store:
@@ -174,25 +171,21 @@ class Store:
     def save(self, cell: int, result: Result) -> None:
         """Commit how a cell ended, with its image if the result has it."""
         ledger, first = result.ledger, result.first_alarm or (None, None)
-        account = result.distance, ledger.cost, ledger.queries, ledger.flagged
-        reasons = result.stop.value, result.reason, json.dumps(result.warnings)
-        rows = {
-            "results": (cell, result.seed, *reasons, *account),
-            "traces": (cell, codec.pack_trace(result), codec.pack_image(result.adversarial)),
-        }
-        if result.detection is not None:
-            rows["alarms"] = (cell, ledger.alarms, *first)
+        row = (
+            *(cell, result.seed, result.stop.value, result.reason, json.dumps(result.warnings)),
+            *(result.distance, ledger.cost, ledger.queries, ledger.flagged, ledger.alarms, *first),
+            *(*codec.pack_trace(result), codec.pack_image(result.adversarial)),
+        )
+        marks = ", ".join("?" * len(row))
         with self._writing() as connection:
-            for table, row in rows.items():
-                marks = ", ".join("?" * len(row))
-                connection.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
+            connection.execute(f"INSERT OR REPLACE INTO results VALUES ({marks})", row)
 
     def forget(self, cells: Iterable[int]) -> None:
         """Delete the results of cells, so that they are run again; their labels stay."""
-        numbers = [(cell,) for cell in cells]
         with self._writing() as connection:
-            for table in ("results", "traces", "alarms"):
-                connection.executemany(f"DELETE FROM {table} WHERE cell = ?", numbers)
+            connection.executemany(
+                "DELETE FROM results WHERE cell = ?", [(cell,) for cell in cells]
+            )
 
     def restart(self, cell: int, why: str) -> None:
         """Make a cell start again: its recorded labels no longer count."""
@@ -226,9 +219,7 @@ class Store:
             (found,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
             if found != "ok":
                 raise damaged(self.path, found)
-            finished = {end.cell for end in self.results()}
-            for _, trace, _ in self.traces():
-                _ = trace.counts, trace.steps
+            finished = {end.cell for end, _ in self.runs(steps=True)}
             self.answers(finished | set(self.study.shard_cells))
             self.seconds()
 
@@ -240,19 +231,30 @@ class Store:
 
     def results(self) -> list[End]:
         """Return how each finished cell ended."""
-        ends = []
         with reading(self.path):
-            for row in self._connection.execute(FINISHED):
-                cell, seed, stop, reason, warnings, *account, queries, flagged, traced = row
-                self._check_cell(cell)
-                first = None if queries is None else FirstAlarm(queries, flagged)
-                said = tuple(json.loads(warnings))
-                end = End._make([cell, seed, Stop(stop), reason, said, *account, first])
-                fault = end.fault or (None if traced else "has no trace")
-                if fault is not None:
-                    raise damaged(self.path, f"cell {cell} {fault}")
-                ends.append(end)
-        return ends
+            rows = self._connection.execute(f"SELECT {END} FROM results ORDER BY cell")
+            return [self._end(*row) for row in rows]
+
+    def runs(self, steps: bool = False) -> Iterator[tuple[End, Trace]]:
+        """Yield how each finished cell ended, and its trace; with steps only if these are asked
+        for."""
+        columns = f"{END}, account, {'steps' if steps else 'NULL'}"
+        with reading(self.path):
+            rows = self._connection.execute(f"SELECT {columns} FROM results ORDER BY cell")
+            for *end, account, packed in rows:
+                yield self._end(*end), codec.unpack_trace(account, packed)
+
+    def _end(self, cell: int, seed: int, stop: str, reason: str, warnings: str, *rest: Any) -> End:
+        cells = len(self.study.series) * self.study.width
+        if not 0 <= cell < cells:
+            raise damaged(self.path, f"cell {cell} is not one of the {cells} of the study")
+        *account, queries, flagged = rest
+        first = None if queries is None else FirstAlarm(queries, flagged)
+        said = tuple(json.loads(warnings))
+        end = End._make([cell, seed, Stop(stop), reason, said, *account, first])
+        if end.fault is not None:
+            raise damaged(self.path, f"cell {cell} {end.fault}")
+        return end
 
     def seconds(self) -> dict[int, float]:
         """Return the time that each series took so far."""
@@ -263,26 +265,12 @@ class Store:
                     raise damaged(self.path, f"series {series} took {seconds} seconds")
             return found
 
-    def traces(self, images: bool = False) -> Iterator[tuple[int, Trace, bytes | None]]:
-        """Yield the cell, the trace and, with `images`, the packed image of each finished cell."""
-        column = "image" if images else "NULL"
-        query = f"SELECT cell, trace, {column} FROM traces ORDER BY cell"
-        with reading(self.path):
-            for cell, trace, image in self._connection.execute(query):
-                self._check_cell(cell)
-                yield cell, Trace(trace, self.path), image
-
     def kept_image(self, cell: int) -> Tensor | None:
         """Return the image of a finished cell, if it was kept."""
         with reading(self.path):
-            query = "SELECT image FROM traces WHERE cell = ?"
+            query = "SELECT image FROM results WHERE cell = ?"
             row = self._connection.execute(query, (cell,)).fetchone()
             return None if row is None else codec.unpack_image(row[0])
-
-    def _check_cell(self, cell: int) -> None:
-        cells = len(self.study.series) * self.study.width
-        if not 0 <= cell < cells:
-            raise damaged(self.path, f"cell {cell} is not one of the {cells} of the study")
 
     def answers(self, cells: set[int]) -> dict[int, list[Answered]]:
         """Return all that was recorded of cells, in order, since each was last restarted."""
