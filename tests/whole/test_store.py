@@ -22,13 +22,17 @@ from hypothesis import strategies as st
 from small_studies import sample_record
 
 import tollbox as tb
+from tollbox.core.detector import BenignStats, Sessions
+from tollbox.core.exactness import Exactness, Seen
+from tollbox.core.metric import Metric
+from tollbox.data.resizing import Resizing
 from tollbox.engine.journal import Answered
 from tollbox.errors import FileError, InputError
 from tollbox.studies.fingerprint import settings_of
 from tollbox.studies.store import codec
 from tollbox.studies.store.codec import pack_answers
 from tollbox.studies.store.connection import StoreError
-from tollbox.studies.store.record import StudyRecord, difference
+from tollbox.studies.store.record import DetectorRecord, Kept, StudyRecord, difference, from_json
 from tollbox.studies.store.store import APPLICATION, SCHEMA, Store
 from tollbox.testing import half_space
 
@@ -150,13 +154,26 @@ def test_a_trace_is_read_without_its_steps() -> None:
 
 
 def through_json(record: StudyRecord) -> StudyRecord:
-    return StudyRecord.from_json(json.loads(json.dumps(record.to_json())))
+    read = from_json(StudyRecord, json.loads(json.dumps(record.to_json())))
+    assert isinstance(read, StudyRecord)
+    return read
 
 
 def test_a_record_comes_back_as_it_was(path: Path) -> None:
     record = sample_record(shard=3, settings={"price": 2.5}, experiment="clip", scale="s")
     assert through_json(record) == record
     assert through_json(sample_record()) == sample_record()
+    full = sample_record(
+        norm=Metric.LINF,
+        shape=(3, 8, 8),
+        resizing=Resizing((40, 50), 32),
+        exactness={"net": Exactness(Seen.LOGITS, shapes=(1, 64))},
+        kept=Kept((1, 5), {"net": (0, 1)}, {"net": 6}),
+        detector=DetectorRecord(
+            "module:detector", 2.0, None, {"net": BenignStats({"crops": Sessions(3, 1, 30, 2)})}
+        ),
+    )
+    assert through_json(full) == full
     with Store.open(path, write=False) as store:
         assert store.study == sample_record()
 

@@ -8,10 +8,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
 
 
 class Seen(StrEnum):
@@ -97,10 +96,6 @@ class Exactness:
         batches became smaller, or a point was answered differently the second time."""
         texts = sorted(set(warnings))
         return replace(self, ended="; ".join(texts)) if self.known and texts else self
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Exactness:
-        return cls(**{**values, "seen": Seen(values["seen"]), "shapes": tuple(values["shapes"])})
 
 
 NOT_CHECKED = Exactness()

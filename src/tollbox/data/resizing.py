@@ -12,11 +12,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ..core.preprocessing import Preprocessing
 from ..core.validation import check_whole, shown
@@ -90,13 +90,6 @@ class Resizing:
                 remedy=f"make {mention('resize')} larger, or the crop smaller",
                 input="crop",
             )
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Resizing:
-        """Read a resizing from JSON, where pairs are lists."""
-        sides = (values["resize"], values["crop"])
-        resize, crop = (tuple(side) if isinstance(side, list) else side for side in sides)
-        return cls(resize, crop, values["interpolation"])
 
     def __str__(self) -> str:
         """Return the words that follow "images are"."""

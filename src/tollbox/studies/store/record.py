@@ -11,11 +11,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
+import types
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 from ...core.detector import BenignStats
 from ...core.exactness import Exactness, Seen
@@ -244,42 +246,25 @@ class StudyRecord:
     def to_json(self) -> dict[str, Any]:
         return {**dataclasses.asdict(self), "folder": str(self.folder)}
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> StudyRecord:
-        """Return the record of what `to_json` wrote."""
-        kept, resizing, detector = (values[key] for key in ("kept", "resizing", "detector"))
-        tuples = ("series", "attacks", "findings", "class_names")
-        return cls(
-            **{
-                **values,
-                **{key: tuple(values[key]) for key in tuples},
-                "folder": Path(values["folder"]),
-                "environment": Environment(**values["environment"]),
-                "models": {name: ModelRecord(**model) for name, model in values["models"].items()},
-                "exactness": {
-                    name: Exactness.from_json(found) for name, found in values["exactness"].items()
-                },
-                "norm": Metric(values["norm"]),
-                "shape": values["shape"] and tuple(values["shape"]),
-                "resizing": resizing and Resizing.from_json(resizing),
-                "kept": kept
-                and Kept(
-                    tuple(kept["places"]),
-                    {name: tuple(places) for name, places in kept["of_model"].items()},
-                    kept["looked_at"],
-                ),
-                "detector": detector
-                and DetectorRecord(
-                    **{
-                        **detector,
-                        "benign": {
-                            name: BenignStats.from_json(stats)
-                            for name, stats in detector["benign"].items()
-                        },
-                    }
-                ),
-            }
-        )
+
+def from_json(kind: Any, value: Any) -> Any:
+    """Return a value of JSON as the type that an annotation names: a dataclass, a tuple, a mapping,
+    an enumeration, a path, or one of these or None. Raises KeyError if a field is missing."""
+    if isinstance(kind, types.UnionType):
+        if value is None:
+            return None
+        lists = isinstance(value, list)
+        kind = next(each for each in kind.__args__ if (get_origin(each) is tuple) == lists)
+    if hasattr(kind, "__dataclass_fields__"):
+        return kind(**{name: from_json(each, value[name]) for name, each in _hints(kind).items()})
+    if get_origin(kind) is tuple:
+        return tuple(from_json(get_args(kind)[0], each) for each in value)
+    if get_origin(kind) is Mapping:
+        return {name: from_json(get_args(kind)[1], each) for name, each in value.items()}
+    return kind(value) if kind in (Path, Metric, Seen) else value
+
+
+_hints = functools.cache(get_type_hints)
 
 
 def first_difference(before: str, now: str) -> int | None:

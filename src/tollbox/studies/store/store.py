@@ -47,7 +47,7 @@ from .connection import (
     set_journal,
     unwritable,
 )
-from .record import StudyRecord
+from .record import StudyRecord, from_json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -149,7 +149,7 @@ class Store:
             )
         check_length(self.path, self._connection)
         rows = self._connection.execute("SELECT key, value FROM about")
-        self.study = StudyRecord.from_json({key: json.loads(value) for key, value in rows})
+        self.study = from_json(StudyRecord, {key: json.loads(value) for key, value in rows})
         if write:
             set_journal(self._connection, journal_of(self.path.parent))
 
