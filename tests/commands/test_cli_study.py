@@ -646,9 +646,9 @@ def test_the_second_signal_stops_in_the_middle_of_a_batch(
 
 
 IMPATIENT = """
-from tollbox.studies import supervisor
+from tollbox.studies import coordinator
 from tollbox.cli import main
-supervisor.GRACE_SECONDS = 0.5
+coordinator.GRACE_SECONDS = 0.5
 if __name__ == "__main__":
     main()
 """

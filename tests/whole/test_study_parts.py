@@ -19,7 +19,7 @@ from tollbox.studies import StudyResults
 from tollbox.studies.create import Part
 from tollbox.studies.merge import merge_parts
 from tollbox.studies.status import StudyStatus
-from tollbox.studies.store.store import Store, read_record, shard_path, shard_paths
+from tollbox.studies.store.store import Store, read_record, shard_path
 
 CELLS = 12
 
@@ -72,16 +72,19 @@ def test_parts_with_several_workers_have_several_shards_each(small: StudyFolder)
     wanted = whole(small)
     small.file.write_text("workers = 2\n" + small.file.read_text())
     folders = run_parts(small, 3)
-    assert [path.name for path in shard_paths(folders[1])] == ["shard-1.sqlite", "shard-4.sqlite"]
+    with StudyStatus(folders[1]) as status:
+        names = [store.path.name for store in status.stores]
+    assert names == ["shard-1.sqlite", "shard-4.sqlite"]
     merge_parts(small.folder / "merged", folders).close()
-    assert len(shard_paths(small.folder / "merged")) == 6
+    with StudyStatus(small.folder / "merged") as status:
+        assert len(status.stores) == 6
     assert contents(small.folder / "merged") == wanted
 
 
 @pytest.mark.slow
 def test_unfinished_parts_are_merged_and_resumed(small: StudyFolder) -> None:
     wanted, folders = whole(small), run_parts(small, 3)
-    with Store.open(shard_paths(folders[2])[0], write=True) as store:
+    with Store.open(shard_path(folders[2], 2), write=True) as store:
         store.forget([5, 8])
     with merge_parts(small.folder / "merged", folders) as merged:
         assert len(merged) == CELLS - 2

@@ -32,7 +32,7 @@ from ..engine.engine import Engine, Progress
 from ..engine.journal import Answered, History
 from ..errors import TollboxError
 from ..workers.executors import Link
-from .coordinator import Diverged, Ended, Record, Share, Start, Started, Take, pack
+from .coordinator import pack
 from .events import ModelStarted, Options, WorkerProgress
 from .fingerprint import check_unchanged, current_environment, recorded_study
 from .inputs import StudyInputs, load
@@ -76,10 +76,7 @@ class WorkerJob:
 
     def __call__(self, load_study: Loader, link: Link) -> None:
         """Load the study, compare it with the record, and run it."""
-        record, folder = self.record, self.folder
-        loaded = load_study(record)
-        run = WorkerRun(self, loaded, link)
-        loaded.check_against(record, run.started.images, folder)
+        run = WorkerRun(self, load_study(self.record), link)
         link.on_stop(run.stop)
         run.run()
 
@@ -89,15 +86,16 @@ class WorkerRun:
 
     def __init__(self, job: WorkerJob, loaded: StudyInputs, link: Link) -> None:
         self.job, self.loaded, self.link = job, loaded, link
-        self.started: Started = self.ask(Start())
-        self.epoch = self.started.epoch
-        self._end = time.monotonic() + self.started.seconds
-        self._stopping = None if self.started.seconds > 0 else Stop.TIME_LIMIT
+        self.epoch = 0
+        self.epoch, images, seconds = self.ask("start")
+        self._end = time.monotonic() + seconds
+        self._stopping = None if seconds > 0 else Stop.TIME_LIMIT
         self._engine: Engine | None = None
+        loaded.check_against(job.record, images, job.folder)
 
-    def ask(self, request: Any) -> Any:
+    def ask(self, kind: str, *content: Any) -> Any:
         """Send a request to the coordinator, and wait for the answer."""
-        answer = self.link.ask(request)
+        answer = self.link.ask((kind, self.epoch, *content))
         if answer is None:
             raise EpochOver("the coordinator no longer accepts answers from this worker.")
         return answer
@@ -112,8 +110,7 @@ class WorkerRun:
         """Run the remaining cells of all models."""
         record, folder, study = self.job.record, self.job.folder, self.loaded.study
         for number, spec in enumerate(study.models):
-            request = Share(self.epoch, number)
-            if self._stopping is not None or not self.ask(request):
+            if self._stopping is not None or not self.ask("share", number):
                 continue
             self.link.report(ModelStarted(self.job.worker, spec.name))
             model = self.loaded.model(spec)
@@ -123,7 +120,7 @@ class WorkerRun:
                 recorded = record.exactness_of(spec.name)
                 model = self.loaded.exact_model(spec, recorded, folder)
                 size = recorded.shapes[-1]
-            while self._stopping is None and (share := self.ask(request)):
+            while self._stopping is None and (share := self.ask("share", number)):
                 self._run_cells(model, number, size, share)
 
     def _run_cells(self, model: Model, number: int, size: int | None, share: int) -> None:
@@ -155,13 +152,13 @@ class WorkerRun:
                 now = current_environment(self.loaded.device)
                 changes = self.job.record.environment.changes(now)
                 changes = changes or "nothing is known to have changed"
-                self.link.report(Diverged(self.epoch, cell, why, changes))
+                self.link.report(("diverged", self.epoch, cell, why, changes))
                 continue
             if result.stop.failed and engine.sender.exhausted and options.own_process:
                 raise MemoryError(result.reason)
             if not (study.keep_images or result.stop.unfinished):
                 result = replace(result, adversarial=None)
-            self.link.report(Ended(self.epoch, cell, result))
+            self.link.report(("ended", self.epoch, cell, result))
         self._engine = None
 
 
@@ -184,7 +181,7 @@ class StudyJournal:
         taken: deque[tuple[int, list[Answered] | None]] = deque()
         while True:
             if not taken:
-                taken.extend(self._run.ask(Take(self._run.epoch, self._model)))
+                taken.extend(self._run.ask("take", self._model))
             if not taken:
                 return
             cell, answers = taken.popleft()
@@ -197,7 +194,7 @@ class StudyJournal:
         """Wait until the labels of a batch are committed."""
         if answers:
             numbered = [a._replace(cell=self.cells[a.cell]) for a in answers]
-            self._run.ask(Record(self._run.epoch, pack(numbered, self._run.job.record)))
+            self._run.ask("record", pack(numbered, self._run.job.record.shards))
 
     def history(self, cell: int) -> History | None:
         """Return the recorded answers of a cell."""

@@ -333,12 +333,6 @@ def open_shards(folder: Path, opened: contextlib.ExitStack) -> list[Store]:
     return found
 
 
-def shard_paths(folder: Path) -> list[Path]:
-    """Return the files of all shards of a folder, in order, after checking them."""
-    with contextlib.ExitStack() as opened:
-        return [store.path for store in open_shards(folder, opened)]
-
-
 def _numbers(folder: Path) -> list[int]:
     """Return the numbers of the shards that exist in a folder."""
     try:
