@@ -127,7 +127,7 @@ def writer(seconds: float) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as name:
             path = shard_path(Path(name), 0)
             Store.create(path, record, [])
-            with Store.open(path, write=True) as store:
+            with Store(path, write=True) as store:
                 coordinator = coordinator_of(store, 1)
                 epoch, _, _ = coordinator.answer(0, ("start", 0))
                 cells = taken(partial(coordinator.answer, 0, ("take", epoch, 0)))
@@ -143,7 +143,7 @@ def writer(seconds: float) -> dict[str, Any]:
                 alone = sent * ROWS / (time.monotonic() - began)
             path.unlink()
             Store.create(path, record, [])
-            with Store.open(path, write=True) as store, ProcessPool(2) as pool:
+            with Store(path, write=True) as store, ProcessPool(2) as pool:
                 coordinator = coordinator_of(store, 2)
                 ends = pool.run(
                     [Flood(record, seconds)] * 2,
@@ -191,7 +191,7 @@ def memory_of(cells: int, finished: float) -> dict[str, float]:
             )
             written.executemany(f"INSERT INTO results VALUES {row}", ((cell,) for cell in done))
         before, began = peak(), time.monotonic()
-        with Store.open(path, write=True) as store:
+        with Store(path, write=True) as store:
             coordinator = coordinator_of(store, 1)
             epoch, _, _ = coordinator.answer(0, ("start", 0))
             taken(partial(coordinator.answer, 0, ("take", epoch, 0)))
@@ -275,11 +275,11 @@ def simulation(workers: int, images: int, latency: float, life: float) -> dict[s
         out = folder / "many"
         create(load(study), out, "python")
         path, stopper, events = shard_path(out, 0), Stopper(), list[Event]()
-        with Store.open(path, write=False) as store:
+        with Store(path, write=False) as store:
             record = store.study
         options = Options(share=1 / workers, own_process=True)
         with (
-            Store.open(path, write=True) as writable,
+            Store(path, write=True) as writable,
             ProcessPool(workers, Loader()) as pool,
         ):
             coordinator = Coordinator(

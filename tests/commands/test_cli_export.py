@@ -86,7 +86,7 @@ def test_the_export_of_the_same_study_is_replaced(folder: Path, export: Export) 
 
 def test_the_export_of_another_study_is_not(folder: Path, export: Export, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path / "other")
-    with Store.open(tmp_path / "other" / "shard-0.sqlite", write=True) as store:
+    with Store(tmp_path / "other" / "shard-0.sqlite", write=True) as store:
         rewrite_record(store, "text", store.study.text.replace("budget = 90", "budget = 91"))
     csv_folder = tmp_path / "csv"
     assert export("--out", str(csv_folder), study=tmp_path / "other")[0] == 0

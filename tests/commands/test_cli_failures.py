@@ -20,7 +20,7 @@ AGAIN = "Run failed cells again with `tollbox resume out --failed`."
 def fail(reasons: Mapping[int, str]) -> None:
     """Have cells of the study in `out` failed, each for a reason."""
     path = shard_path(Path("out"), 0)
-    with Store.open(path, write=True) as store:
+    with Store(path, write=True) as store:
         for cell, reason in reasons.items():
             values = ("model_error", reason, cell)
             changed = store._connection.execute(

@@ -115,7 +115,7 @@ def test_status_of_what_is_not_begun_or_not_there(
     assert found["left"] == found["cells"] == 12
     assert {(each["median"], each["counted"]) for each in found["series"]} == {(None, 0)}
     path = shard_path(Path("out"), 0)
-    with Store.open(path, write=True) as store:
+    with Store(path, write=True) as store:
         rewrite_record(store, "text", "prices = 3")
     code, out, err = typed(capsys, "status", "out", "--json")
     assert (code, out) == (2, "")

@@ -66,7 +66,7 @@ def two_shards(folder: Path) -> None:
     """The same study as if it had two shards."""
     shutil.copy(folder / "shard-0.sqlite", folder / "shard-1.sqlite")
     for number in (0, 1):
-        with Store.open(folder / f"shard-{number}.sqlite", write=True) as store:
+        with Store(folder / f"shard-{number}.sqlite", write=True) as store:
             rewrite_record(store, "shards", 2)
             rewrite_record(store, "shard", number)
 
@@ -82,7 +82,7 @@ def test_a_shard_copied_over_another(folder: Path, refused: Refused) -> None:
 
 def test_shards_of_two_studies(folder: Path, refused: Refused) -> None:
     two_shards(folder)
-    with Store.open(folder / "shard-1.sqlite", write=True) as store:
+    with Store(folder / "shard-1.sqlite", write=True) as store:
         rewrite_record(store, "name", "another")
     refused("shard-1.sqlite is of another study than shard-0.sqlite")
 

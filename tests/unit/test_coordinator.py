@@ -47,7 +47,7 @@ def case(tmp_path: Path) -> Iterator[Case]:
         for shard in (0, 1):
             path = shard_path(tmp_path, shard)
             Store.create(path, replace(RECORD, shard=shard), [])
-            stores.append(stack.enter_context(Store.open(path, write=True)))
+            stores.append(stack.enter_context(Store(path, write=True)))
         yield Case(stores, [])
 
 
@@ -165,7 +165,7 @@ def test_the_time_between_batches_is_that_of_their_series_by_rows(tmp_path: Path
     path = tmp_path / "shard-0.sqlite"
     Store.create(path, record, [])
     now = 100.0
-    with Store.open(path, write=True) as store:
+    with Store(path, write=True) as store:
         coordinator = Coordinator(
             [store], Options(), 1, lambda _: None, Stopper(), clock=lambda: now
         )

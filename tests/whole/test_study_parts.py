@@ -84,7 +84,7 @@ def test_parts_with_several_workers_have_several_shards_each(small: StudyFolder)
 @pytest.mark.slow
 def test_unfinished_parts_are_merged_and_resumed(small: StudyFolder) -> None:
     wanted, folders = whole(small), run_parts(small, 3)
-    with Store.open(shard_path(folders[2], 2), write=True) as store:
+    with Store(shard_path(folders[2], 2), write=True) as store:
         store.forget([5, 8])
     with merge_parts(small.folder / "merged", folders) as merged:
         assert len(merged) == CELLS - 2
@@ -139,7 +139,7 @@ def test_what_was_begun_otherwise_is_named(
     small: StudyFolder, key: str, value: object, words: str
 ) -> None:
     folders = run_parts(small, 2)
-    with Store.open(shard_path(folders[1], 1), write=True) as store:
+    with Store(shard_path(folders[1], 1), write=True) as store:
         begun = store.study.to_json()
         if key == "environment":
             value = {**begun[key], **value}  # type: ignore[dict-item]
@@ -153,7 +153,7 @@ def test_what_was_begun_otherwise_is_named(
 
 def test_other_images_are_told(small: StudyFolder) -> None:
     folders = run_parts(small, 2)
-    with Store.open(shard_path(folders[1], 1), write=True) as store:
+    with Store(shard_path(folders[1], 1), write=True) as store:
         store._connection.execute("UPDATE images SET label = label + 1 WHERE place = 2")
         store._connection.commit()
     refused(small, folders, "its images differ")
@@ -161,7 +161,7 @@ def test_other_images_are_told(small: StudyFolder) -> None:
 
 def test_where_it_was_run_and_under_which_python_may_differ(small: StudyFolder) -> None:
     wanted, folders = whole(small), run_parts(small, 2)
-    with Store.open(shard_path(folders[1], 1), write=True) as store:
+    with Store(shard_path(folders[1], 1), write=True) as store:
         begun = store.study.to_json()
         changed = {**begun["environment"], "device": "cuda (other)", "python": "3.99"}
         rewrite_record(store, "environment", changed)
@@ -178,7 +178,7 @@ def test_a_damaged_part_is_told(small: StudyFolder, table: str) -> None:
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     else:
         column = "content" if table == "batches" else "steps"
-        with Store.open(path, write=True) as store:
+        with Store(path, write=True) as store:
             store._connection.execute(f"UPDATE {table} SET {column} = x'00ff00'")
             store._connection.commit()
     refused(small, folders, r"shard-1.sqlite (is damaged|has been cut short|cannot be used)")
@@ -186,7 +186,7 @@ def test_a_damaged_part_is_told(small: StudyFolder, table: str) -> None:
 
 def test_a_part_that_is_being_run_is_not_merged(small: StudyFolder) -> None:
     folders = run_parts(small, 2)
-    with Store.open(shard_path(folders[0], 0), write=True):
+    with Store(shard_path(folders[0], 0), write=True):
         refused(small, folders, "in use by another process")
 
 

@@ -192,7 +192,7 @@ def test_the_page_of_a_report_has_alarms_beside_benign_sessions(case: Case):
 def test_the_record_is_read_as_it_was_written(case: Case):
     case.run(Net())
     path = shard_path(case.out, 0)
-    with Store.open(path, write=False) as store:
+    with Store(path, write=False) as store:
         record = store.study
     [parts] = [v for k, v in record.fingerprint.items() if k.startswith("the detector")]
     assert parts == {

@@ -22,7 +22,7 @@ from ..data.tables import path_of
 from ..errors import FileError, InputError
 from .fingerprint import recorded_study
 from .results import StudyResults
-from .store.connection import check_unlocked
+from .store.connection import in_use, lock_holder
 from .store.record import difference, first_difference
 from .store.store import Store, open_shards, shard_path
 
@@ -45,7 +45,8 @@ def merge_parts(out: str | Path, folders: Sequence[str | Path]) -> StudyResults:
             if record.parts == 1:
                 raise FileError(f"{folder} has a whole study", expected=MADE_BY_SHARD)
             for store in stores:
-                check_unlocked(store.path)
+                if (holder := lock_holder(store.path)) is not None:
+                    raise in_use(store.path, holder)
             first = next(iter(parts.values()), stores)[0]
             found = _difference(first, stores[0])
             if found is not None:

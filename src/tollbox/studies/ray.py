@@ -4,9 +4,9 @@
    progress display and Ctrl-C. Workers on a cluster run the same job in the same loop as processes
    of one machine. A node needs neither the folder nor a shared file system, only the files that the
    study names.
-2. Ray places workers and watches over them. Each is one call of an actor that lasts as long as the
-   worker. Messages use a channel (`workers/channel.py`): a call of Ray takes a large part of a
-   millisecond of processor time on both sides, and each batch would need two.
+2. Each worker is one call of an actor, which Ray places and watches. Messages use a channel
+   (`workers/channel.py`): a call of Ray takes a large part of a millisecond of processor time on
+   both sides, and each batch would need two.
 3. A worker has died when Ray says so, or when its channel has ended. Then its messages are ignored,
    and the coordinator refuses its epoch, even if its node still runs. A worker whose channel has
    ended exits, so none is left when the driver dies.
@@ -36,15 +36,13 @@ import torch
 
 from .. import __version__
 from ..core.device import tf32_setting
-from ..core.validation import check_whole, shown
+from ..core.validation import check_whole, require
 from ..data.tables import in_a_line
 from ..data.user_code import optional
 from ..errors import InputError
 from ..workers.channel import Listener
 from ..workers.executors import Inbox, Job, WorkerHandle, WorkerPool
 
-VERSIONS, ADDRESS = "versions", "address"
-"""Reasons to refuse a worker."""
 PROBE_SECONDS = 5.0
 """Time that the address of a cluster is given to answer."""
 LEAVE_SECONDS = 5.0
@@ -75,8 +73,8 @@ class RayWorkers:
         if self.workers is not None:
             check_whole("ray_workers", self.workers, 1)
         for name, value in (("ray_gpus", self.num_gpus), ("num_cpus", self.num_cpus)):
-            if value is not None and not (isinstance(value, int | float) and 0 <= value < math.inf):
-                raise InputError(f"is {shown(value)}", expected="a number, 0 or more", input=name)
+            right = value is None or (isinstance(value, int | float) and 0 <= value < math.inf)
+            require(right, name, value, "a number, 0 or more")
 
     def needs(self, device: torch.device) -> dict[str, float]:
         """Return the resources of a worker for a study on this device."""
@@ -107,9 +105,9 @@ class RayWorkers:
 def _check_address(address: str | None, name: str) -> str | None:
     """Return an address; raises InputError if it is not host:port or None."""
     host, _, port = str(address).rpartition(":")
-    if address is None or (host and "//" not in host and port.isdecimal()):
-        return address
-    raise InputError(f"is {shown(address)}", expected="host:port, as 10.0.0.1:6379", input=name)
+    right = address is None or bool(host and "//" not in host and port.isdecimal())
+    require(right, name, address, "host:port, as 10.0.0.1:6379")
+    return address
 
 
 def _join(ray: Any, address: str | None) -> None:
@@ -152,10 +150,10 @@ def actor_class(ray: Any) -> type:
             meeting: tuple[Any, int, bytes],
             threads: int,
             precision: bytes,
-        ) -> tuple[str, str] | None:
-            """Run jobs until the coordinator has no more; return why this is refused, or None.
-            `shared` has a reference to the shared object; `meeting` is the address of the
-            coordinator, the number of this worker and the key."""
+        ) -> dict[str, str] | None:
+            """Run jobs until the coordinator has no more; return the fields of an InputError if
+            this is refused. `shared` has a reference to the shared object; `meeting` is the address
+            of the coordinator, the number of this worker and the key."""
             here = {name: importlib.import_module(name).__version__ for name in versions}
             differences = [
                 f"{name} is {here[name]} there and {version} here"
@@ -163,11 +161,22 @@ def actor_class(ray: Any) -> type:
                 if here[name] != version
             ]
             if differences:
-                return VERSIONS, ", ".join(differences)
+                return {
+                    "given": f"a node of the Ray cluster has other versions "
+                    f"({', '.join(differences)})",
+                    "expected": "those of this machine",
+                    "remedy": "install the same on all nodes; all recorded answers are kept",
+                }
             try:
                 connection = importlib.import_module("tollbox.workers.channel").connect(*meeting)
             except OSError as error:
-                return ADDRESS, "{}:{}: {}".format(*meeting[0], error)
+                why = "{}:{}: {}".format(*meeting[0], error)
+                return {
+                    "given": f"a node of the Ray cluster does not reach this machine ({why})",
+                    "expected": "that nodes can connect to the driver, at any port",
+                    "remedy": "open the ports, or start the run on another machine; all recorded "
+                    "answers are kept",
+                }
             process = importlib.import_module("tollbox.workers.process")
             process.work(connection, ray.get(shared.pop()), threads, pickle.loads(precision))
             return None
@@ -211,7 +220,7 @@ class RayHandle(WorkerHandle):
             self._last_message = "died", in_a_line(error)[:MOST_CHARACTERS]
         else:
             died = "died", "its job has ended"
-            self._last_message = died if refusal is None else ("error", _refusal(*refusal))
+            self._last_message = died if refusal is None else ("error", InputError(**refusal))
         self.channel.close()
         if self._disconnected is not None or not self.channel.connected:
             self._inbox.put((self, self._last_message))
@@ -308,17 +317,3 @@ def _listen(ray: Any) -> Listener:
             f"workers cannot connect to {host}, which Ray takes for this machine ({error})",
             remedy="give Ray an address that this machine has (`ray start --node-ip-address`)",
         ) from None
-
-
-def _refusal(what: str, why: str) -> InputError:
-    if what == VERSIONS:
-        return InputError(
-            f"a node of the Ray cluster has other versions ({why})",
-            expected="those of this machine",
-            remedy="install the same on all nodes; all recorded answers are kept",
-        )
-    return InputError(
-        f"a node of the Ray cluster does not reach this machine ({why})",
-        expected="that nodes can connect to the driver, at any port",
-        remedy="open the ports, or start the run on another machine; all recorded answers are kept",
-    )

@@ -122,7 +122,7 @@ def run_folder(
     count = min(within_cores(workers, options.force_workers), study.workers)
     options = replace(options, share=1 / count, own_process=shards > 1 or cluster is not None)
     with ExitStack() as stack:
-        stores = [stack.enter_context(Store.open(path, write=True)) for path in left]
+        stores = [stack.enter_context(Store(path, write=True)) for path in left]
         executor: Executor
         if cluster is not None:
             executor = pool = stack.enter_context(RayPool(cluster, find_device(study), loader))

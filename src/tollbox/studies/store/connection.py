@@ -54,6 +54,13 @@ DAMAGE = (
 RESTORE_COPY = "restore a complete copy, or start again in another folder"
 WAIT = "wait until it ends, or stop it"
 MAKE_WRITABLE = "make it and its folder writable"
+TO_CREATE = "Free some space, or choose another folder."
+TO_RESUME = (
+    "All that was recorded before is safe: free some space, or fix what is wrong, and resume with "
+    "`tollbox resume`."
+)
+PROBE = "SELECT COUNT(*) FROM about"
+"""A statement that fails unless the file can be read."""
 BUSY_SECONDS = 30.0
 """How long a connection waits for the commit of another one."""
 
@@ -91,22 +98,13 @@ def file_system(folder: Path) -> str:
     return found
 
 
-def set_journal(connection: sqlite3.Connection, journal: str) -> None:
-    """Set the journal mode of a connection, and how often it waits for the disk."""
-    mode, synchronous = ("WAL", "NORMAL") if journal == WAL else ("TRUNCATE", "FULL")
-    connection.execute(f"PRAGMA journal_mode={mode}")
-    connection.execute(f"PRAGMA synchronous={synchronous}")
-
-
 @contextlib.contextmanager
-def creating(path: Path) -> Iterator[None]:
-    """Report errors of the disk in one sentence while a file is created."""
+def writing(path: Path, remedy: str = TO_RESUME) -> Iterator[None]:
+    """Report errors of the disk in one sentence while a file is written."""
     try:
         yield
     except sqlite3.Error as error:
-        raise StoreError(
-            f"{path} cannot be written: {error}. Free some space, or choose another folder."
-        ) from None
+        raise StoreError(f"{path} cannot be written: {error}. {remedy}") from None
 
 
 @contextlib.contextmanager
@@ -116,7 +114,7 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except sqlite3.DatabaseError as error:
         if _no_room(error):
-            raise unwritable(path, error) from None
+            raise StoreError(f"{path} cannot be written: {error}. {TO_RESUME}") from None
         raise FileError(
             f"{path} cannot be used: {error}",
             expected="the complete file of a study",
@@ -137,18 +135,9 @@ def _no_room(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", None) in NO_ROOM
 
 
-def unwritable(path: Path, error: object) -> StoreError:
-    """Return the error for a file that cannot be written any more."""
-    return StoreError(
-        f"{path} cannot be written: {error}. All that was recorded before is safe: free some "
-        "space, or fix what is wrong, and resume with `tollbox resume`."
-    )
-
-
-def _in_use(path: Path, holder: str | None, how: str = "") -> FileError:
-    return FileError(
-        f"{path.parent} is in use by another process ({holder or 'unknown'}){how}", remedy=WAIT
-    )
+def in_use(path: Path, holder: str | None, how: str = "") -> FileError:
+    holder = holder or "unknown"
+    return FileError(f"{path.parent} is in use by another process ({holder}){how}", remedy=WAIT)
 
 
 def check_length(path: Path, connection: sqlite3.Connection) -> None:
@@ -176,56 +165,40 @@ def _holds_bytes(path: Path, suffix: str) -> bool:
 
 def connect(path: Path, write: bool) -> sqlite3.Connection:
     """Return a connection that can read the file, and write to it if asked."""
-    if write:
-        connection = _connection(path, "mode=rw")
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            connection.rollback()
-        except sqlite3.DatabaseError as error:
-            connection.close()
-            if _no_room(error) or not isinstance(error, sqlite3.OperationalError):
-                raise
-            raise FileError(f"{path} cannot be written: {error}", remedy=MAKE_WRITABLE) from None
-        return connection
-    connection = _connection(path, "mode=ro")
     try:
-        _probe(connection)
-    except sqlite3.DatabaseError as error:
-        connection.close()
-        if not isinstance(error, sqlite3.OperationalError):
+        if write:
+            return _connection(path, "mode=rw", "BEGIN IMMEDIATE", "ROLLBACK")
+        return _connection(path, "mode=ro", PROBE)
+    except sqlite3.OperationalError as error:
+        if _no_room(error) and write:
             raise
+        if write:
+            raise FileError(f"{path} cannot be written: {error}", remedy=MAKE_WRITABLE) from None
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
             how = ", which does not finish its commit"
-            raise _in_use(path, lock_holder(path), how) from None
-        if _holds_bytes(path, "-journal"):  # a writer was killed in the middle of a commit
-            return _recovered(path)
-        connection = _connection(path, "immutable=1")  # a read-only folder, where no one writes
-    return connection
-
-
-def _connection(path: Path, mode: str) -> sqlite3.Connection:
-    address = path.absolute().as_uri()
-    return sqlite3.connect(f"{address}?{mode}", uri=True, timeout=BUSY_SECONDS)
-
-
-def _probe(connection: sqlite3.Connection) -> None:
-    """Raise an error of SQLite unless the file can be read."""
-    connection.execute("SELECT COUNT(*) FROM about").fetchone()
-
-
-def _recovered(path: Path) -> sqlite3.Connection:
-    """Return a connection to read, after SQLite has undone the unfinished commit."""
-    connection = _connection(path, "mode=rw")
-    try:
-        _probe(connection)
-        connection.execute("PRAGMA query_only=1")
+            raise in_use(path, lock_holder(path), how) from None
+    if not _holds_bytes(path, "-journal"):
+        return _connection(path, "immutable=1")  # a read-only folder, where no one writes
+    try:  # a writer was killed in the middle of a commit, which SQLite undoes
+        return _connection(path, "mode=rw", PROBE, "PRAGMA query_only=1")
     except sqlite3.OperationalError as error:
-        connection.close()
         raise FileError(
             f"{path} cannot be read: its last commit was not finished and cannot be undone here "
             f"({error})",
             remedy=MAKE_WRITABLE,
         ) from None
+
+
+def _connection(path: Path, mode: str, *statements: str) -> sqlite3.Connection:
+    """Return a connection on which the statements have succeeded."""
+    address = path.absolute().as_uri()
+    connection = sqlite3.connect(f"{address}?{mode}", uri=True, timeout=BUSY_SECONDS)
+    try:
+        for statement in statements:
+            connection.execute(statement).fetchone()
+    except sqlite3.Error:
+        connection.close()
+        raise
     return connection
 
 
@@ -235,7 +208,7 @@ def lock(path: Path) -> int:
         handle = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise unwritable(path, error.strerror) from None
+            raise StoreError(f"{path} cannot be written: {error.strerror}. {TO_RESUME}") from None
         raise FileError(
             f"{path.parent} cannot be written: {error.strerror}",
             remedy="make it writable to resume",
@@ -246,7 +219,7 @@ def lock(path: Path) -> int:
         holder = _read_holder(handle)
         os.close(handle)
         if error.errno in (errno.EAGAIN, errno.EACCES):
-            raise _in_use(path, holder) from None
+            raise in_use(path, holder) from None
         raise FileError(
             f"{path.parent} cannot be locked: {error.strerror}",
             remedy="choose a folder on a file system that has locks",
@@ -271,12 +244,6 @@ def lock_holder(path: Path) -> str | None:
     finally:
         os.close(handle)
     return None
-
-
-def check_unlocked(path: Path) -> None:
-    """Raise FileError if a process has a shard's file locked."""
-    if (holder := lock_holder(path)) is not None:
-        raise _in_use(path, holder)
 
 
 def _read_holder(handle: int) -> str:

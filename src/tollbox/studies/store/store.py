@@ -16,13 +16,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,15 +37,15 @@ from ...errors import FileError
 from . import codec
 from .codec import End, Trace
 from .connection import (
+    TO_CREATE,
+    WAL,
     check_length,
     connect,
-    creating,
     damaged,
     journal_of,
     lock,
     reading,
-    set_journal,
-    unwritable,
+    writing,
 )
 from .record import StudyRecord, from_json
 
@@ -78,64 +78,35 @@ END = (
 
 
 class Store:
-    """The open file of one shard."""
+    """The open file of one shard. Use it as a context, or `close` it."""
 
-    study: StudyRecord
-
-    def __init__(self, path: Path, connection: sqlite3.Connection, handle: int | None) -> None:
-        """`handle` is that of the lock, if the file may be written."""
-        self.path, self._connection, self._lock = path, connection, handle
-
-    @classmethod
-    def create(
-        cls, path: Path, study: StudyRecord, images: Iterable[tuple[int, str, int, str]]
-    ) -> None:
-        """Write the file of a new shard, and close it."""
-        with creating(path), contextlib.closing(sqlite3.connect(path)) as connection:
-            connection.execute(f"PRAGMA application_id={APPLICATION}")
-            connection.execute(f"PRAGMA user_version={SCHEMA}")
-            with connection:
-                for statement in TABLES.split(";"):
-                    connection.execute(statement)
-                _write_about(connection, study)
-                connection.executemany("INSERT INTO images VALUES (?, ?, ?, ?)", images)
-
-    @classmethod
-    def open(cls, path: Path, write: bool) -> Store:
-        """Open the file of a shard; to write, only if no other process does."""
+    def __init__(self, path: Path, write: bool) -> None:
+        """Open the file; to write, only if no other process does."""
         if not path.is_file():
-            raise FileError(f"{path} does not exist", expected="the file of a study")
-        handle = lock(path) if write else None
-        with contextlib.ExitStack() as undo:
-            if handle is not None:
-                undo.callback(os.close, handle)
+            raise FileError(
+                f"{path} does not exist", expected="the file of a study", remedy=RESTORE
+            )
+        self.path = path
+        with ExitStack() as opened:
+            if write:
+                opened.callback(os.close, lock(path))
             with reading(path):
-                connection = connect(path, write)
-                undo.callback(connection.close)
-                store = cls(path, connection, handle)
-                store._check(write)
-            undo.pop_all()
-            return store
+                self._connection = connect(path, write)
+                opened.callback(self._connection.close)
+                self._check()
+                rows = self._connection.execute("SELECT key, value FROM about")
+                about = {key: json.loads(value) for key, value in rows}
+                self.study: StudyRecord = from_json(StudyRecord, about)
+                if write:
+                    log = journal_of(path.parent) == WAL
+                    self._connection.execute(f"PRAGMA journal_mode={'WAL' if log else 'TRUNCATE'}")
+                    self._connection.execute(f"PRAGMA synchronous={'NORMAL' if log else 'FULL'}")
+                    # leaves one file, unless someone is reading
+                    opened.callback(self._connection.execute, "PRAGMA journal_mode=DELETE")
+            self._opened = opened.pop_all()
 
-    def __enter__(self) -> Store:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the file and release its lock."""
-        if self._lock is not None:
-            with contextlib.suppress(sqlite3.Error):  # leaves one file, unless someone is reading
-                self._connection.execute("PRAGMA journal_mode=DELETE")
-        with contextlib.suppress(sqlite3.Error):
-            self._connection.close()
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
-
-    def _check(self, write: bool) -> None:
-        """Read the record; raise FileError unless the file is complete and of this version."""
+    def _check(self) -> None:
+        """Raise FileError unless the file is complete and of this version."""
         (kind,) = self._connection.execute("PRAGMA application_id").fetchone()
         if kind != APPLICATION:
             raise FileError(f"{self.path} is not a study's", expected="a file that tollbox made")
@@ -148,24 +119,35 @@ class Store:
                 remedy=f"it was made by {age} tollbox, use that one",
             )
         check_length(self.path, self._connection)
-        rows = self._connection.execute("SELECT key, value FROM about")
-        self.study = from_json(StudyRecord, {key: json.loads(value) for key, value in rows})
-        if write:
-            set_journal(self._connection, journal_of(self.path.parent))
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file and release its lock."""
+        with suppress(sqlite3.Error):
+            self._opened.close()
+
+    @staticmethod
+    def create(path: Path, study: StudyRecord, images: Iterable[tuple[int, str, int, str]]) -> None:
+        """Write the file of a new shard, and close it."""
+        with writing(path, TO_CREATE), closing(sqlite3.connect(path)) as connection:
+            connection.execute(f"PRAGMA application_id={APPLICATION}")
+            connection.execute(f"PRAGMA user_version={SCHEMA}")
+            with connection:
+                for statement in TABLES.split(";"):
+                    connection.execute(statement)
+                _write_about(connection, study)
+                connection.executemany("INSERT INTO images VALUES (?, ?, ?, ?)", images)
 
     # -- writing ----------------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        try:
-            with self._connection:
-                yield self._connection
-        except sqlite3.Error as error:
-            raise unwritable(self.path, error) from None
-
     def record(self, content: bytes) -> None:
         """Commit the labels of a batch (`codec.pack_answers`)."""
-        with self._writing() as connection:
+        with writing(self.path), self._connection as connection:
             connection.execute("INSERT INTO batches (content) VALUES (?)", (content,))
 
     def save(self, cell: int, result: Result) -> None:
@@ -177,26 +159,26 @@ class Store:
             *(*codec.pack_trace(result), codec.pack_image(result.adversarial)),
         )
         marks = ", ".join("?" * len(row))
-        with self._writing() as connection:
+        with writing(self.path), self._connection as connection:
             connection.execute(f"INSERT OR REPLACE INTO results VALUES ({marks})", row)
 
     def forget(self, cells: Iterable[int]) -> None:
         """Delete the results of cells, so that they are run again; their labels stay."""
-        with self._writing() as connection:
+        with writing(self.path), self._connection as connection:
             connection.executemany(
                 "DELETE FROM results WHERE cell = ?", [(cell,) for cell in cells]
             )
 
     def restart(self, cell: int, why: str) -> None:
         """Make a cell start again: its recorded labels no longer count."""
-        with self._writing() as connection:
+        with writing(self.path), self._connection as connection:
             (last,) = connection.execute("SELECT COALESCE(MAX(id), 0) FROM batches").fetchone()
             row = (cell, last, why)
             connection.execute("INSERT OR REPLACE INTO restarts VALUES (?, ?, ?)", row)
 
     def add_seconds(self, seconds: Mapping[int, float]) -> None:
         """Commit the time that series took, in addition to what is recorded."""
-        with self._writing() as connection:
+        with writing(self.path), self._connection as connection:
             connection.executemany(
                 "INSERT INTO times VALUES (?, ?) ON CONFLICT (series) "
                 "DO UPDATE SET seconds = seconds + excluded.seconds",
@@ -205,7 +187,7 @@ class Store:
 
     def copy_to(self, path: Path, study: StudyRecord) -> None:
         """Copy everything committed into a new file, with `study` as its record."""
-        with creating(path), contextlib.closing(sqlite3.connect(path)) as copy:
+        with writing(path, TO_CREATE), closing(sqlite3.connect(path)) as copy:
             self._connection.backup(copy)
             with copy:
                 copy.execute("DELETE FROM about")
@@ -299,44 +281,38 @@ def shard_path(folder: Path, number: int) -> Path:
 
 def read_record(folder: Path) -> StudyRecord | None:
     """Return the record in a folder's first shard; None if the folder has no study."""
-    numbers = _numbers(folder) if folder.is_dir() else []
+    try:
+        found = [PATTERN.fullmatch(name) for name in os.listdir(folder)]
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # a NUL in the name
+        return None
+    except OSError as error:
+        raise FileError(f"{folder} cannot be read: {error.strerror}") from None
+    numbers = [int(match[1]) for match in found if match is not None]
     if not numbers:
         return None
-    with Store.open(shard_path(folder, numbers[0]), write=False) as store:
+    with Store(shard_path(folder, min(numbers)), write=False) as store:
         return store.study
 
 
-def open_shards(folder: Path, opened: contextlib.ExitStack) -> list[Store]:
+def open_shards(folder: Path, opened: ExitStack) -> list[Store]:
     """Open all shards of a folder for reading, until `opened` closes them, and check them."""
     if kind_of(folder, str(folder)) != "folder":
         raise FileError(f"{folder} is not a folder", expected=MADE_BY_RUN)
     record = read_record(folder)
     if record is None:
         raise FileError(f"{folder} has no study", expected=MADE_BY_RUN)
-    wanted, there = record.folder_shards, _numbers(folder)
-    for number in wanted:
-        if number not in there:
-            raise FileError(f"{shard_path(folder, number)} is missing", remedy=RESTORE)
-    paths = [shard_path(folder, number) for number in wanted]
-    found = [opened.enter_context(Store.open(path, write=False)) for path in paths]
-    content = found[0].study.of_study, found[0].images()
-    for number, store in zip(wanted, found, strict=True):
-        if store.study.shard != number:
+    stores = []
+    for number in record.folder_shards:
+        stores.append(opened.enter_context(Store(shard_path(folder, number), write=False)))
+        if stores[-1].study.shard != number:
             raise FileError(
-                f"{store.path} holds shard {store.study.shard} of a study",
+                f"{stores[-1].path} holds shard {stores[-1].study.shard} of a study",
                 expected=f"shard {number}",
                 remedy=RESTORE,
             )
-        if (store.study.of_study, store.images()) != content:
-            first = found[0].path.name
+    contents = [(store.study.of_study, store.images()) for store in stores]
+    for store, content in zip(stores, contents, strict=True):
+        if content != contents[0]:
+            first = stores[0].path.name
             raise FileError(f"{store.path} is of another study than {first}", remedy=RESTORE)
-    return found
-
-
-def _numbers(folder: Path) -> list[int]:
-    """Return the numbers of the shards that exist in a folder."""
-    try:
-        found = [PATTERN.fullmatch(path.name) for path in folder.iterdir()]
-    except OSError as error:
-        raise FileError(f"{folder} cannot be read: {error.strerror}") from None
-    return sorted(int(match[1]) for match in found if match is not None)
+    return stores
