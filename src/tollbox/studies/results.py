@@ -168,8 +168,7 @@ class StudyResults(StudyStatus):
     # -- runs -------------------------------------------------------------------------------------
 
     def runs(self, steps: bool = False) -> Iterator[tuple[End, Trace]]:
-        """Yield how each finished cell ended, and its trace, shard by shard; with the steps of the
-        trace only if these are asked for."""
+        """Yield how each finished cell ended, and its trace, with the steps if asked."""
         for store in self.stores:
             yield from store.runs(steps)
 

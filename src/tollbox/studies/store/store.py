@@ -21,7 +21,7 @@ import math
 import os
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -145,10 +145,14 @@ class Store:
 
     # -- writing ----------------------------------------------------------------------------------
 
+    def _commit(self, statement: str, *rows: Sequence[Any]) -> None:
+        """Execute a statement for each row, in one transaction."""
+        with writing(self.path), self._connection:
+            self._connection.executemany(statement, rows)
+
     def record(self, content: bytes) -> None:
         """Commit the labels of a batch (`codec.pack_answers`)."""
-        with writing(self.path), self._connection as connection:
-            connection.execute("INSERT INTO batches (content) VALUES (?)", (content,))
+        self._commit("INSERT INTO batches (content) VALUES (?)", (content,))
 
     def save(self, cell: int, result: Result) -> None:
         """Commit how a cell ended, with its image if the result has it."""
@@ -159,31 +163,21 @@ class Store:
             *(*codec.pack_trace(result), codec.pack_image(result.adversarial)),
         )
         marks = ", ".join("?" * len(row))
-        with writing(self.path), self._connection as connection:
-            connection.execute(f"INSERT OR REPLACE INTO results VALUES ({marks})", row)
+        self._commit(f"INSERT OR REPLACE INTO results VALUES ({marks})", row)
 
     def forget(self, cells: Iterable[int]) -> None:
         """Delete the results of cells, so that they are run again; their labels stay."""
-        with writing(self.path), self._connection as connection:
-            connection.executemany(
-                "DELETE FROM results WHERE cell = ?", [(cell,) for cell in cells]
-            )
+        self._commit("DELETE FROM results WHERE cell = ?", *((cell,) for cell in cells))
 
     def restart(self, cell: int, why: str) -> None:
         """Make a cell start again: its recorded labels no longer count."""
-        with writing(self.path), self._connection as connection:
-            (last,) = connection.execute("SELECT COALESCE(MAX(id), 0) FROM batches").fetchone()
-            row = (cell, last, why)
-            connection.execute("INSERT OR REPLACE INTO restarts VALUES (?, ?, ?)", row)
+        last = "SELECT ?, COALESCE(MAX(id), 0), ? FROM batches"
+        self._commit(f"INSERT OR REPLACE INTO restarts {last}", (cell, why))
 
     def add_seconds(self, seconds: Mapping[int, float]) -> None:
         """Commit the time that series took, in addition to what is recorded."""
-        with writing(self.path), self._connection as connection:
-            connection.executemany(
-                "INSERT INTO times VALUES (?, ?) ON CONFLICT (series) "
-                "DO UPDATE SET seconds = seconds + excluded.seconds",
-                seconds.items(),
-            )
+        add = "ON CONFLICT (series) DO UPDATE SET seconds = seconds + excluded.seconds"
+        self._commit(f"INSERT INTO times VALUES (?, ?) {add}", *seconds.items())
 
     def copy_to(self, path: Path, study: StudyRecord) -> None:
         """Copy everything committed into a new file, with `study` as its record."""
@@ -218,8 +212,7 @@ class Store:
             return [self._end(*row) for row in rows]
 
     def runs(self, steps: bool = False) -> Iterator[tuple[End, Trace]]:
-        """Yield how each finished cell ended, and its trace; with steps only if these are asked
-        for."""
+        """Yield how each finished cell ended, and its trace, with the steps if asked."""
         columns = f"{END}, account, {'steps' if steps else 'NULL'}"
         with reading(self.path):
             rows = self._connection.execute(f"SELECT {columns} FROM results ORDER BY cell")
