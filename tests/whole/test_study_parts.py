@@ -53,7 +53,7 @@ def test_parts_merged_are_the_study(small: StudyFolder, count: int) -> None:
         assert all(found[cell] == wanted[cell] for cell in found)
         seen |= set(found)
         with StudyStatus(folder) as status:
-            assert status.cells == len(found) == sum(s.cells for s in status.status())
+            assert status.record.cells == len(found) == sum(s.cells for s in status.status())
             assert all(s.done == s.cells for s in status.status())
     assert seen == set(wanted) == set(range(CELLS))
     if count == 1:

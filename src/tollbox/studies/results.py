@@ -11,9 +11,10 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,8 @@ from ..core.exactness import Exactness, Seen
 from ..core.execution import Execution
 from ..core.goal import class_name
 from ..core.model import Model
-from ..core.prices import Prices
 from ..core.result import Result, Results
+from ..core.validation import require
 from ..data.tables import utf8
 from ..data.user_code import optional
 from ..engine.engine import Engine
@@ -81,10 +82,9 @@ class StudyResults(StudyStatus):
 
     def cost_at(self, price: float, flagged: int, queries: int, alarms: int) -> float:
         """Return what answers and alarms would have cost at c* = price."""
-        prices = _prices(price)
+        source, other = (1.0, 0.0) if math.isinf(price) else (price, 1.0)
         alarm_price = 0.0 if self.study.detector is None else self.study.detector.alarm_price
-        answers = flagged * prices.source + (queries - flagged) * prices.other
-        return answers + alarms * alarm_price
+        return flagged * source + (queries - flagged) * other + alarms * alarm_price
 
     def rows(self, price: float | None = None) -> Iterator[dict[str, Any]]:
         """Return a row for each finished cell, with the values of `COLUMNS` in that order.
@@ -93,10 +93,8 @@ class StudyResults(StudyStatus):
         of the run, the price of the image's class over that of others; it is infinite if others are
         free.
         """
-        if price is not None and not price >= 0:
-            raise InputError(
-                f"is {price}", expected="a number that is 0 or more, or inf", input="price"
-            )
+        right = price is None or price >= 0
+        require(right, "price", price, "a number that is 0 or more, or inf")
         return (self.row(end, price) for end in self.finished())
 
     def row(self, end: End, price: float | None) -> dict[str, Any]:
@@ -145,11 +143,11 @@ class StudyResults(StudyStatus):
 
     def seconds(self) -> dict[int, float]:
         """Return the time that each series took, by its number, summed over all workers."""
-        total: dict[int, float] = {}
+        total = defaultdict[int, float](float)
         for store in self.stores:
             for series, seconds in store.seconds().items():
-                total[series] = total.get(series, 0.0) + seconds
-        return total
+                total[series] += seconds
+        return dict(total)
 
     @property
     def digest(self) -> str:
@@ -229,8 +227,7 @@ class StudyResults(StudyStatus):
         return store.kept_image(cell)
 
     def replayed(self, cell: int, budget: float | None = None) -> Result:
-        """Run a finished cell again from its recorded answers alone; with a smaller budget, to find
-        what it would have reached under that."""
+        """Run a finished cell again from its recorded answers alone, also with a smaller budget."""
         return self.replays([(cell, budget)])[0]
 
     def replays(self, cells: Sequence[tuple[int, float | None]]) -> list[Result]:
@@ -249,13 +246,12 @@ class StudyResults(StudyStatus):
         answers = self._answers({cell for cell, _ in cells})
         journal = _ReplayJournal([answers[cell] for cell, _ in cells])
         known = self.record.models[model.name]
-        dtype = getattr(torch, known.dtype)
-        silent = Model(_SilentModel(), inputs.device, dtype, known.quantize)
-        runs = [inputs.cell(place, replayed=True) for place in places]
-        for number, (_, budget) in enumerate(cells):
-            if budget is not None:
-                limits = replace(runs[number].limits, budget=budget)
-                runs[number] = replace(runs[number], limits=limits)
+        silent = Model(_silent, inputs.device, getattr(torch, known.dtype), known.quantize)
+        runs = []
+        for place, (_, budget) in zip(places, cells, strict=True):
+            run = inputs.cell(place, replayed=True)
+            limits = run.limits if budget is None else replace(run.limits, budget=budget)
+            runs.append(replace(run, limits=limits))
         engine = Engine(silent, Execution(metered=self.study.execution.metered), journal=journal)
         results = sorted(engine.run(runs), key=lambda result: result.index)
         if journal.divergence is not None:
@@ -285,11 +281,8 @@ class StudyResults(StudyStatus):
         return self.given_inputs or load(self.study, record=self.record)
 
 
-class _SilentModel:
-    """A model that must not be queried."""
-
-    def __call__(self, images: Tensor) -> Tensor:  # noqa: ARG002
-        raise RuntimeError("the recorded answers do not reach that far")
+def _silent(images: Tensor) -> Tensor:  # noqa: ARG001
+    raise RuntimeError("the recorded answers do not reach that far")
 
 
 class _ReplayJournal:
@@ -307,11 +300,6 @@ class _ReplayJournal:
 
     def diverged(self, cell: int, why: str) -> None:  # noqa: ARG002
         self.divergence = why
-
-
-@lru_cache
-def _prices(price: float) -> Prices:
-    return Prices.flagged_only() if math.isinf(price) else Prices(source=price)
 
 
 def _check_name(kind: str, name: str | None, names: list[str]) -> None:

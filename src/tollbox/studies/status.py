@@ -72,7 +72,6 @@ class StudyStatus:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = path_of(folder, "folder")
-        self._opened = ExitStack()
         with ExitStack() as opened:
             self.stores = open_shards(self.folder, opened)
             self._opened = opened.pop_all()
@@ -92,11 +91,6 @@ class StudyStatus:
 
     def __len__(self) -> int:
         return sum(len(store.results()) for store in self.stores)
-
-    @property
-    def cells(self) -> int:
-        """Number of cells in this folder."""
-        return self.record.cells
 
     def finished(self) -> list[End]:
         """Return how each finished cell ended, in the order of the grid."""

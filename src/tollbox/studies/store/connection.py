@@ -135,9 +135,9 @@ def _no_room(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", None) in NO_ROOM
 
 
-def in_use(path: Path, holder: str | None, how: str = "") -> FileError:
+def in_use(folder: Path, holder: str | None, how: str = "") -> FileError:
     holder = holder or "unknown"
-    return FileError(f"{path.parent} is in use by another process ({holder}){how}", remedy=WAIT)
+    return FileError(f"{folder} is in use by another process ({holder}){how}", remedy=WAIT)
 
 
 def check_length(path: Path, connection: sqlite3.Connection) -> None:
@@ -176,7 +176,7 @@ def connect(path: Path, write: bool) -> sqlite3.Connection:
             raise FileError(f"{path} cannot be written: {error}", remedy=MAKE_WRITABLE) from None
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
             how = ", which does not finish its commit"
-            raise in_use(path, lock_holder(path), how) from None
+            raise in_use(path.parent, lock_holder(path), how) from None
     if not _holds_bytes(path, "-journal"):
         return _connection(path, "immutable=1")  # a read-only folder, where no one writes
     try:  # a writer was killed in the middle of a commit, which SQLite undoes
@@ -219,7 +219,7 @@ def lock(path: Path) -> int:
         holder = _read_holder(handle)
         os.close(handle)
         if error.errno in (errno.EAGAIN, errno.EACCES):
-            raise in_use(path, holder) from None
+            raise in_use(path.parent, holder) from None
         raise FileError(
             f"{path.parent} cannot be locked: {error.strerror}",
             remedy="choose a folder on a file system that has locks",
