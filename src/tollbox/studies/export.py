@@ -6,13 +6,12 @@
     images.txt   content hash, label and name of each image, as `images.list` of a study takes it
     export.json  which study it is of
 
-1. Columns and their types are the same in both formats: `COLUMNS` and `STEPS`.
-2. With a price, costs are what the same answers would have cost at it; `counted_price` is the price
-   that the costs of a row are counted at. `price_ratio` is the c* of the run, as a number.
-3. An image that is misclassified without an attack has distance 0 and `already_misclassified`, so
+1. Columns and their types are the same in both formats: `COLUMNS` and `STEPS`. `counted_price` is
+   the price that the costs of a row are counted at, and `price_ratio` the c* of the run.
+2. An image that is misclassified without an attack has distance 0 and `already_misclassified`, so
    that medians can leave it out.
-4. A folder with the export of another study is not changed.
-5. In a CSV file, text that a spreadsheet would read as a formula is marked as text.
+3. A folder with the export of another study is not changed.
+4. In a CSV file, text that a spreadsheet would read as a formula is marked as text.
 """
 
 from __future__ import annotations
@@ -58,12 +57,6 @@ def export_folder(study: Path, price: float | None = None, format: Format = "csv
     """Return the default folder of an export: one for each price and format."""
     name = "export" if format == "csv" else f"export-{format}"
     return study / (name if price is None else f"{name}-price-{price:.15g}")
-
-
-def check_format(format: Format) -> None:
-    """Raise InputError if the package that writes the format is not installed."""
-    if format == "parquet":
-        _parquet()
 
 
 def check_folder(results: StudyResults, folder: Path) -> None:
@@ -125,13 +118,8 @@ def _write_csv(file: Path, columns: Mapping[str, type], rows: Rows) -> None:
 
 
 def _write_parquet(file: Path, columns: Mapping[str, type], rows: Rows) -> None:
-    pyarrow, parquet = _parquet()
-    types = {
-        str: pyarrow.string(),
-        int: pyarrow.int64(),
-        float: pyarrow.float64(),
-        bool: pyarrow.bool_(),
-    }
+    pyarrow, parquet = parquet_packages()
+    types = {str: "string", int: "int64", float: "float64", bool: "bool"}
     schema = pyarrow.schema([(name, types[kind]) for name, kind in columns.items()])
     clean = ({name: utf8(value) for name, value in row.items()} for row in rows)
     with parquet.ParquetWriter(file, schema) as writer:
@@ -139,10 +127,10 @@ def _write_parquet(file: Path, columns: Mapping[str, type], rows: Rows) -> None:
             writer.write_table(pyarrow.Table.from_pylist(part, schema=schema))
 
 
-def _parquet() -> tuple[Any, Any]:
+def parquet_packages() -> list[Any]:
+    """Return the modules that write Parquet; raise InputError if they are not installed."""
     names = "pyarrow", "pyarrow.parquet"
-    pyarrow, parquet = (optional(name, "it writes Parquet files", "parquet") for name in names)
-    return pyarrow, parquet
+    return [optional(name, "it writes Parquet files", "parquet") for name in names]
 
 
 def _identity(results: StudyResults) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,7 +24,6 @@ import torch
 
 from ..core.cell import Cell
 from ..core.execution import Execution
-from ..core.ledger import Ledger
 from ..core.model import Model
 from ..core.stop import Stop
 from ..engine.batch import default_batch_size, default_live, trial_batch_size
@@ -36,7 +35,6 @@ from .coordinator import pack
 from .events import ModelStarted, Options, WorkerProgress
 from .fingerprint import check_unchanged, current_environment, recorded_study
 from .inputs import StudyInputs, load
-from .specs import Tariff
 from .store.record import StudyRecord
 
 REPORT_SECONDS = 0.25
@@ -68,7 +66,6 @@ class WorkerJob:
     """The job of one worker: it runs cells until none remain."""
 
     worker: int
-    """Number of the worker."""
     record: StudyRecord
     folder: Path
     """Folder of the stores, which only the coordinator opens."""
@@ -108,38 +105,31 @@ class WorkerRun:
 
     def run(self) -> None:
         """Run the remaining cells of all models."""
-        record, folder, study = self.job.record, self.job.folder, self.loaded.study
-        for number, spec in enumerate(study.models):
+        record, folder, how = self.job.record, self.job.folder, self.loaded.study.execution
+        for number, spec in enumerate(self.loaded.study.models):
             if self._stopping is not None or not self.ask("share", number):
                 continue
             self.link.report(ModelStarted(self.job.worker, spec.name))
             model = self.loaded.model(spec)
             check_unchanged(record, self.loaded.model_fingerprint(spec), folder)
-            size = study.execution.batch_size
-            if study.execution.exact:
+            if how.exact:
                 recorded = record.exactness_of(spec.name)
                 model = self.loaded.exact_model(spec, recorded, folder)
-                size = recorded.shapes[-1]
+                how = replace(how, batch_size=recorded.shapes[-1], one_shape=True)
             while self._stopping is None and (share := self.ask("share", number)):
-                self._run_cells(model, number, size, share)
+                self._run_cells(model, number, how, share)
 
-    def _run_cells(self, model: Model, number: int, size: int | None, share: int) -> None:
-        """Run cells of a model, at most `share` at a time, in batches of `size`."""
+    def _run_cells(self, model: Model, number: int, how: Execution, share: int) -> None:
+        """Run cells of model `number`, at most `share` at a time."""
         study, options = self.loaded.study, self.job.options
         journal = StudyJournal(self, number)
-        rows = size or default_batch_size(model)
+        rows = how.batch_size or default_batch_size(model)
         live = min(share, default_live(rows))
         if options.in_order:
             live = min(live, max(self.loaded.grid.width, rows // 2))
         engine = self._engine = Engine(
             model,
-            Execution(
-                batch_size=size,
-                live=live,
-                metered=study.execution.metered,
-                one_shape=study.execution.one_shape or study.execution.exact,
-                time_limit=max(1e-3, self._end - time.monotonic()),
-            ),
+            replace(how, live=live, time_limit=max(1e-3, self._end - time.monotonic())),
             memory=options.share,
             journal=journal,
             progress=lambda now: journal.report_progress(now, engine),
@@ -151,8 +141,8 @@ class WorkerRun:
             if why is not None:
                 now = current_environment(self.loaded.device)
                 changes = self.job.record.environment.changes(now)
-                changes = changes or "nothing is known to have changed"
-                self.link.report(("diverged", self.epoch, cell, why, changes))
+                known = changes or "nothing is known to have changed"
+                self.link.report(("diverged", self.epoch, cell, why, known))
                 continue
             if result.stop.failed and engine.sender.exhausted and options.own_process:
                 raise MemoryError(result.reason)
@@ -178,17 +168,13 @@ class StudyJournal:
 
     def take_cells(self) -> Iterator[Cell]:
         """Yield cells of the model, each when the engine has room."""
-        taken: deque[tuple[int, list[Answered] | None]] = deque()
-        while True:
-            if not taken:
-                taken.extend(self._run.ask("take", self._model))
-            if not taken:
-                return
-            cell, answers = taken.popleft()
-            if answers is not None:
-                self._answers[len(self.cells)] = answers
-            self.cells.append(cell)
-            yield self._run.loaded.cell(self._run.loaded.grid.place(cell))
+        loaded = self._run.loaded
+        while taken := self._run.ask("take", self._model):
+            for cell, answers in taken:
+                if answers is not None:
+                    self._answers[len(self.cells)] = answers
+                self.cells.append(cell)
+                yield loaded.cell(loaded.grid.place(cell))
 
     def record(self, answers: Sequence[Answered]) -> None:
         """Wait until the labels of a batch are committed."""
@@ -197,7 +183,6 @@ class StudyJournal:
             self._run.ask("record", pack(numbered, self._run.job.record.shards))
 
     def history(self, cell: int) -> History | None:
-        """Return the recorded answers of a cell."""
         answers = self._answers.pop(cell, None)
         # the rows that were recorded last are queried again, unless each query is billed
         repeat = not self._run.loaded.study.execution.metered
@@ -220,18 +205,13 @@ class StudyJournal:
             spent[series] += 1
         for index, ledger in engine.under_way():
             cell = self.cells[index]
+            limits = grid.place(cell).series.tariff.limits  # the share of an infinite limit is 0
+            shares = [ledger.queries / limits.max_queries, ledger.flagged / limits.max_flagged]
+            if limits.budget > 0:
+                shares.append(ledger.cost / limits.budget)
             queries[grid.series_of(cell)] += ledger.queries
-            spent[grid.series_of(cell)] += spent_share(ledger, grid.place(cell).series.tariff)
+            spent[grid.series_of(cell)] += min(1.0, max(shares))
         self._run.link.report(WorkerProgress(self._run.job.worker, dict(queries), dict(spent)))
-
-
-def spent_share(ledger: Ledger, tariff: Tariff) -> float:
-    """Return the share of an image's limits that is spent, from 0 to 1."""
-    limits = tariff.limits  # the share of an infinite limit is 0
-    shares = [ledger.queries / limits.max_queries, ledger.flagged / limits.max_flagged]
-    if tariff.limits.budget > 0:
-        shares.append(ledger.cost / tariff.limits.budget)
-    return min(1.0, max(shares))
 
 
 @torch.no_grad()

@@ -1,9 +1,8 @@
 """The record of a study in its stores: all that is needed to read it and to resume it.
 
 1. The table `about` has one JSON value for each field.
-2. The fingerprint identifies everything that must not change: the noise, attacks, prices, flagged
-   classes, masks, models, surrogates and the detector. It has the digests and settings of each by
-   name. `difference` compares two fingerprints, wherever a study is resumed, merged or replayed.
+2. The fingerprint has digests and settings of everything that must not change (`fingerprint.py`).
+   `difference` compares two of them, wherever a study is resumed, merged or replayed.
 3. A folder has all shards of a study, or a part of them: part k of n has those whose number is k
    modulo n, so that the files of all parts together are the study's.
 """
@@ -41,14 +40,14 @@ def difference(then: Fingerprint, now: Fingerprint) -> str | None:
     for thing, new in now.items():
         old = then.get(thing, {})
         known = all(any(value[0] != DIGEST for value in each.values()) for each in (old, new))
-        for name in [*old, *(name for name in new if name not in old)]:
+        for name in {**old, **new}:
             before, after = old.get(name), new.get(name)
-            if before == after:
+            digest = (before or after or "").startswith(DIGEST)
+            if before == after or (digest and None in (before, after)):
                 continue
-            if (before or after or "").startswith(DIGEST):
-                if before is not None and after is not None:
-                    return f"{name} of {thing} changed"
-            elif known:
+            if digest:
+                return f"{name} of {thing} changed"
+            if known:
                 values = f"from {before or 'not set'} to {after or 'not set'}"
                 return f"{name} of {thing} changed {values}"
     return None
@@ -66,11 +65,10 @@ class Environment:
 
     def changes(self, now: Environment, ignore: Container[str] = ()) -> str:
         """Return what is different now, in words; "" if nothing is."""
-        pairs = zip(vars(self).items(), vars(now).values(), strict=True)
         return "; ".join(
-            f"{key} was {old}, is {new}"
-            for (key, old), new in pairs
-            if old != new and key not in ignore
+            f"{key} was {old}, is {getattr(now, key)}"
+            for key, old in vars(self).items()
+            if old != getattr(now, key) and key not in ignore
         )
 
 
@@ -93,11 +91,10 @@ class DetectorRecord:
     max_alarms: int | None
     """Maximum number of alarms; None for any number."""
     benign: Mapping[str, BenignStats]
-    """Answers to benign queries by model, as the queries would be sent to it."""
+    """Answers to benign queries, by model."""
 
     @property
     def sentences(self) -> list[str]:
-        """The terms of its alarms, and its rates on benign queries."""
         price = f"costs {self.alarm_price:g}" if self.alarm_price else "costs nothing"
         end = "" if self.max_alarms is None else f", and a run ends with alarm {self.max_alarms}"
         rates = {name: stats.sentence for name, stats in self.benign.items()}
@@ -114,8 +111,8 @@ def per_model(sentences: Mapping[str, str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Kept:
-    """The images of a study with `correct_only`: for each model the first ones that it classifies
-    correctly, the same number for all models."""
+    """The images of a study with `correct_only`: for each model the first that it classifies
+    correctly, as many for each."""
 
     places: tuple[int, ...]
     """Positions, among all images, of those that some model has; these are the study's images."""
@@ -142,7 +139,6 @@ class Kept:
 
     @property
     def sentences(self) -> list[str]:
-        """How many images each model has."""
         return [
             f"The model {name!r} classifies {len(places)} of the first {self.looked_at[name]} "
             "images correctly: these are attacked."
@@ -169,7 +165,6 @@ class StudyRecord:
     environment: Environment
     models: Mapping[str, ModelRecord]
     attacks: tuple[str, ...]
-    """Names of the attacks."""
     made_by: str
     """Command that started the study: run, python, attack, audit, paper or demo."""
     fingerprint: Fingerprint
@@ -197,7 +192,7 @@ class StudyRecord:
     resizing: Resizing | None = None
     """How image files were resized, by the study or by the configuration of a model."""
     shape: tuple[int, ...] | None = None
-    """Channels, height and width of an image."""
+    """Shape of an image: channels, height and width."""
     detector: DetectorRecord | None = None
 
     @property
@@ -207,11 +202,11 @@ class StudyRecord:
 
     @property
     def cells(self) -> int:
-        """Number of cells of all series in this folder."""
+        """Number of cells in this folder."""
         return self.cells_of(0, len(self.series))
 
     def cells_of(self, first: int, last: int) -> int:
-        """Return the number of cells in this folder of the series from `first` to `last` - 1."""
+        """Return the number of cells in this folder of series `first` to `last` - 1."""
         below = [-(-(number * self.width - self.part) // self.parts) for number in (first, last)]
         return below[1] - below[0]
 
