@@ -161,11 +161,11 @@ def test_an_actor_says_why_it_cannot_begin(ray: Ray, monkeypatch: pytest.MonkeyP
     host, port = nobody.getsockname()
     nobody.close()
     meeting = (host, port), 0, b"key"
-    told = actor.serve({"tollbox": "0.0", "torch": "0"}, [], meeting, 1, b"")
+    told = actor.serve({"tollbox": "0.0", "torch": "0"}, [], meeting, b"")
     assert f"other versions (tollbox is {tb.__version__} there and 0.0 here, torch" in told["given"]
     assert "all recorded answers are kept" in told["remedy"]
     monkeypatch.setattr(channel_module, "CONNECT_SECONDS", 0.0)
-    told = actor.serve({"tollbox": tb.__version__}, [], meeting, 1, b"")
+    told = actor.serve({"tollbox": tb.__version__}, [], meeting, b"")
     assert f"does not reach this machine (127.0.0.1:{port}: " in told["given"]
     assert "refused" in told["given"]
     assert "all recorded answers are kept" in told["remedy"]

@@ -83,7 +83,7 @@ class RayWorkers:
 
     def rooms(self, device: torch.device) -> list[int]:
         """Join the cluster, if this process has not; return the number of workers that fit on each
-        node if nobody else uses it. Raises InputError if there is no cluster, or no room."""
+        node if nobody else uses it. Raise InputError if there is no cluster, or no room."""
         ray = optional("ray", "workers on a cluster need it", "ray")
         if not ray.is_initialized():
             given = os.environ.get("RAY_ADDRESS")
@@ -103,7 +103,7 @@ class RayWorkers:
 
 
 def _check_address(address: str | None, name: str) -> str | None:
-    """Return an address; raises InputError if it is not host:port or None."""
+    """Return an address; raise InputError if it is not host:port or None."""
     host, _, port = str(address).rpartition(":")
     right = address is None or bool(host and "//" not in host and port.isdecimal())
     require(right, name, address, "host:port, as 10.0.0.1:6379")
@@ -111,7 +111,6 @@ def _check_address(address: str | None, name: str) -> str | None:
 
 
 def _join(ray: Any, address: str | None) -> None:
-    """Join the cluster; raises InputError if this is not possible."""
     if address is not None:
         host, _, port = address.rpartition(":")
         try:
@@ -144,16 +143,12 @@ def actor_class(ray: Any) -> type:
         """The Ray actor that runs the jobs of one worker."""
 
         def serve(
-            self,
-            versions: dict[str, str],
-            shared: list[Any],
-            meeting: tuple[Any, int, bytes],
-            threads: int,
-            precision: bytes,
+            self, versions: dict[str, str], shared: list[Any], meeting: tuple[Any, ...], how: bytes
         ) -> dict[str, str] | None:
             """Run jobs until the coordinator has no more; return the fields of an InputError if
             this is refused. `shared` has a reference to the shared object; `meeting` is the address
-            of the coordinator, the number of this worker and the key."""
+            of the coordinator, the number of this worker and the key; `how` has threads and
+            precision."""
             here = {name: importlib.import_module(name).__version__ for name in versions}
             differences = [
                 f"{name} is {here[name]} there and {version} here"
@@ -178,7 +173,7 @@ def actor_class(ray: Any) -> type:
                     "answers are kept",
                 }
             process = importlib.import_module("tollbox.workers.process")
-            process.work(connection, ray.get(shared.pop()), threads, pickle.loads(precision))
+            process.work(connection, ray.get(shared.pop()), *pickle.loads(how))
             return None
 
     return TollboxWorker
@@ -247,14 +242,13 @@ class RayHandle(WorkerHandle):
 
 
 class RayPool(WorkerPool[RayHandle]):
-    """The workers of a Ray cluster, to be used as a context manager."""
+    """The workers of a Ray cluster. Use it as a context."""
 
     def __init__(self, config: RayWorkers, device: torch.device, shared: Any) -> None:
         super().__init__()
         rooms, self._needs = config.rooms(device), config.needs(device)
         self.ray = optional("ray", "workers on a cluster need it", "ray")
         self.wanted = config.workers or sum(rooms)
-        """Number of workers that are requested."""
         gpus = self._needs["num_gpus"]
         self.share = min(1.0, gpus) if gpus else 1 / max(rooms)
         """Share of a node's memory, or of a GPU's, that a worker may use."""
@@ -282,16 +276,14 @@ class RayPool(WorkerPool[RayHandle]):
         self._shared = None  # or Ray tries to recover it when the cluster ends
 
     def _spawn(self, count: int) -> None:
-        threads = max(1, round(self._needs["num_cpus"]))
+        how = pickle.dumps((max(1, round(self._needs["num_cpus"])), tf32_setting()))
         versions = {"tollbox": __version__, "torch": torch.__version__, "numpy": np.__version__}
         for _ in range(count):
             worker = RayHandle(self.ray, self._inbox)
             number = self._listener.expect(worker.channel)
             meeting = self._listener.address, number, self._listener.key
             worker.actor = self._actor.options(**self._needs, max_restarts=0).remote()
-            worker.serving = worker.actor.serve.remote(
-                versions, [self._shared], meeting, threads, pickle.dumps(tf32_setting())
-            )
+            worker.serving = worker.actor.serve.remote(versions, [self._shared], meeting, how)
             self._workers.append(worker)
 
     def _pack(self, job: Job) -> bytes:

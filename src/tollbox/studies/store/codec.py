@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import struct
@@ -106,7 +107,6 @@ class Trace:
     counts: dict[str, Counter[int]]
     """Answers by phase and label."""
     alarms: Counter[str]
-    """Alarms by phase."""
     improvements: tuple[Improvement, ...]
     steps: tuple[Step, ...]
 
@@ -156,22 +156,17 @@ def unpack_trace(account: bytes, steps: bytes | None) -> Trace:
 
 
 def pack_image(image: Tensor | None) -> bytes | None:
-    """Return an image as bytes, without loss."""
+    """Return an image as bytes, without loss; None if there is none."""
     if image is None:
         return None
-    array = np.ascontiguousarray(image.numpy())
-    head = json.dumps([str(array.dtype), array.shape]).encode()
-    return zlib.compress(struct.pack("<q", len(head)) + head + array.tobytes(), COMPRESSION)
+    content = io.BytesIO()
+    np.save(content, image.numpy())
+    return zlib.compress(content.getvalue(), COMPRESSION)
 
 
 def unpack_image(content: bytes | None) -> Tensor | None:
-    """Return the image of `pack_image`."""
     if content is None:
         return None
     import torch
 
-    plain = zlib.decompress(content)
-    (size,) = struct.unpack_from("<q", plain)
-    dtype, shape = json.loads(plain[8 : 8 + size])
-    array: NDArray[Any] = np.frombuffer(plain, dtype, offset=8 + size).reshape(shape)
-    return torch.from_numpy(array.copy())
+    return torch.from_numpy(np.load(io.BytesIO(zlib.decompress(content))))

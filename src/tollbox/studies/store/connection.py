@@ -30,15 +30,13 @@ from ...errors import FileError, InputError, TollboxError
 VARIABLE = "TOLLBOX_JOURNAL"
 WAL, ROLLBACK = "wal", "rollback"
 MOUNTS = Path("/proc/self/mounts")
-NETWORK = frozenset(
-    (
-        *("9p", "acfs", "afs", "beegfs", "ceph", "cifs", "coda", "fhgfs", "gfs", "gfs2", "gpfs"),
-        *("glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "panfs", "pvfs2"),
-        *("smb3", "smbfs", "vboxsf", "virtiofs", "wekafs"),
-    )
+NETWORK = (
+    *("9p", "acfs", "afs", "beegfs", "ceph", "cifs", "coda", "fhgfs", "gfs", "gfs2", "gpfs"),
+    *("glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "panfs", "pvfs2"),
+    *("smb3", "smbfs", "vboxsf", "virtiofs", "wekafs"),
 )
 """Kinds of file systems that machines share, in addition to all of FUSE except `LOCAL_FUSE`."""
-LOCAL_FUSE = frozenset({"fuseblk", "fuse.fuse-overlayfs", "fuse.lxcfs"})
+LOCAL_FUSE = ("fuseblk", "fuse.fuse-overlayfs", "fuse.lxcfs")
 NO_ROOM = (
     sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_IOERR_WRITE,
@@ -47,7 +45,7 @@ NO_ROOM = (
 )
 """SQLite's error codes on a full disk."""
 DAMAGE = (
-    *(zlib.error, struct.error, AttributeError, KeyError, TypeError, ValueError),
+    *(zlib.error, struct.error, AttributeError, EOFError, KeyError, TypeError, ValueError),
     *(OverflowError, RecursionError),
 )
 """Exceptions that decoding damaged bytes can raise."""
@@ -127,7 +125,6 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def damaged(path: Path, what: str) -> FileError:
-    """Return the error for a damaged file; `what` describes the damage."""
     return FileError(f"{path} is damaged ({what})", remedy=RESTORE_COPY)
 
 
@@ -141,11 +138,8 @@ def in_use(folder: Path, holder: str | None, how: str = "") -> FileError:
 
 
 def check_length(path: Path, connection: sqlite3.Connection) -> None:
-    """Raise FileError if the file is shorter than it says.
-
-    The file itself is not opened: closing it would end the locks of all other connections of this
-    process.
-    """
+    """Raise FileError if the file is shorter than it says. The file itself is not opened: closing
+    it would end the locks of all other connections of this process."""
     if _holds_bytes(path, "-wal"):
         return  # the log may have what is missing
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
@@ -158,7 +152,7 @@ def check_length(path: Path, connection: sqlite3.Connection) -> None:
 
 
 def _holds_bytes(path: Path, suffix: str) -> bool:
-    """Return whether the database's `-wal` or `-journal` file (`suffix`) exists and has content."""
+    """Return whether the file with the suffix `-wal` or `-journal` exists and has content."""
     other = path.with_name(path.name + suffix)
     return other.exists() and other.stat().st_size > 0
 
@@ -170,7 +164,7 @@ def connect(path: Path, write: bool) -> sqlite3.Connection:
             return _connection(path, "mode=rw", "BEGIN IMMEDIATE", "ROLLBACK")
         return _connection(path, "mode=ro", PROBE)
     except sqlite3.OperationalError as error:
-        if _no_room(error) and write:
+        if write and _no_room(error):
             raise
         if write:
             raise FileError(f"{path} cannot be written: {error}", remedy=MAKE_WRITABLE) from None
