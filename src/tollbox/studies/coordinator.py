@@ -5,28 +5,25 @@
    (rule 9). Nothing else writes to the stores.
 2. Each start of a worker has an epoch, which all its messages carry. When the worker is lost, its
    epoch is over and its cells return. A message of an old epoch, or about a cell that another
-   worker has, is refused and changes nothing.
+   worker has, is refused and changes nothing. So each cell is in one worker at a time.
 3. A worker gets the cells of its own shard first, and then those of other shards. A cell that was
    in progress in `MOST_DEATHS` workers that died, without a label in between, is not tried again.
-4. Each cell is in one worker at a time. Results are those of one worker (rule 4).
-5. A finished cell is saved. A cell that is interrupted, or reaches the time limit, is not: its
-   answers are recorded, and it continues when the study is resumed.
-6. The time between two batches of a worker is divided among the series in the batch, by their rows.
+4. A finished cell is saved. A cell that is interrupted, or reaches the time limit, continues from
+   its recorded answers when the study is resumed.
+5. The time between two batches of a worker is divided among the series in the batch, by their rows.
    It is written every few seconds; a process that is killed loses only that.
-7. A cell whose queries no longer match the recording is reported and left unchanged. With `rerun`
+6. A cell whose queries no longer match the recording is reported and left unchanged. With `rerun`
    it is restarted.
-8. A worker whose process died continues in a new one. Recorded answers are not queried again, so
-   nothing is lost and no number changes. The second time, the worker waits for a free process, with
-   one process fewer, since memory may be short. The third time it ends, so a model that always
-   kills its process does not loop for ever.
-9. A worker whose process ran out of memory waits for a free process, with one process fewer. If
-   that process was the only one, the worker ends.
-10. On a cluster, processes die with their nodes, and memory is that of many machines. There a
-    worker continues elsewhere, at most nine times while no cell finishes.
-11. At the time limit, a worker stops after the batch in progress. If the model does not return, the
-    process is killed after a grace time: the largest of `GRACE_SECONDS`, `GRACE_SHARE` of the
-    limit, and twice the longest time between two reports so far, since batches may be slow. One
-    clock serves all workers. It starts when the first worker has loaded its images.
+7. A worker whose process died continues in a new one. The second time, it waits for a free process,
+   with one process fewer, since memory may be short. The third time it ends, so a model that always
+   kills its process does not loop for ever. A worker that ran out of memory waits at once; if its
+   process was the only one, it ends.
+8. On a cluster, processes die with their nodes, and memory is that of many machines. There a worker
+   continues elsewhere, at most nine times while no cell finishes.
+9. At the time limit, a worker stops after the batch in progress. If the model does not return, the
+   process is killed after a grace time: the largest of `GRACE_SECONDS`, `GRACE_SHARE` of the limit,
+   and twice the longest time between two reports so far, since batches may be slow. One clock
+   serves all workers. It starts when the first worker has loaded its images.
 
 Messages of a worker are tuples of a kind, the worker's epoch, and the content. Requests:
 
@@ -151,9 +148,8 @@ class Coordinator:
     def end(self) -> Outcome:
         """Return the outcome; every cell that has not finished is unfinished."""
         self._write_seconds()
-        waiting = [cell for cells in self._left.values() for cell in cells]
-        held = [cell for slot in self._slots for cell in slot.cells]
-        for cell in sorted([*waiting, *held, *self._given_up]):
+        held = [slot.cells for slot in self._slots]
+        for cell in sorted(itertools.chain(*self._left.values(), *held, self._given_up)):
             self.outcome.unfinished.setdefault(cell, None)
         return self.outcome
 
@@ -193,17 +189,14 @@ class Coordinator:
         left = sum(map(len, queues))
         count = max(1, min(MOST_AT_ONCE, len(queue), left // (4 * len(self._slots))))
         if not self._unread.isdisjoint(queue):
-            self._read_answers(self._unread.intersection(itertools.chain(*queues)))
+            unread = self._unread.intersection(itertools.chain(*queues))
+            self._unread -= unread
+            for shard, store in self._stores.items():
+                wanted = {cell for cell in unread if cell % self._shards == shard}
+                self._answers |= store.answers(wanted) if wanted else {}
         cells = [queue.popleft() for _ in range(count)]
         self._slots[job].cells.update(cells)
         return [(cell, self._answers.pop(cell, None)) for cell in cells]
-
-    def _read_answers(self, cells: set[int]) -> None:
-        self._unread -= cells
-        for shard, store in self._stores.items():
-            wanted = {cell for cell in cells if cell % self._shards == shard}
-            if wanted:
-                self._answers |= store.answers(wanted)
 
     def _record(self, slot: WorkerSlot, labels: Labels) -> bool | None:
         """Commit the labels of a batch, and count the time since the last one."""
@@ -236,14 +229,13 @@ class Coordinator:
             self._pass_on(report)
             return
         kind, epoch, cell, *content = report
-        worker = next((n for n, slot in enumerate(self._slots) if slot.epoch == epoch), None)
-        if worker is None or cell not in self._slots[worker].cells:
-            return  # the epoch is over
-        self._slots[worker].cells.remove(cell)
-        if kind == "ended":
-            self._ended(worker, cell, *content)
-        else:
-            self._diverged(cell, *content)
+        for worker, slot in enumerate(self._slots):
+            if slot.epoch == epoch and cell in slot.cells:  # else the epoch is over
+                slot.cells.remove(cell)
+                if kind == "ended":
+                    self._ended(worker, cell, *content)
+                else:
+                    self._diverged(cell, *content)
 
     def _ended(self, worker: int, cell: int, result: Result) -> None:
         if result.stop.unfinished:

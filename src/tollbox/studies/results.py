@@ -1,9 +1,8 @@
 """The results of a study so far, read from its folder; nothing is run, and no model is needed.
 
-1. A finished cell is a row; cells that are under way or not started are only counted.
-2. Labels carry no price: `rows(price=...)` gives what the same answers would have cost. For an
+1. Labels carry no price: `rows(price=...)` gives what the same answers would have cost. For an
    attack that plans with the price, that is not what it would have done at that price.
-3. `replayed` runs a cell again from its recorded answers, with a smaller budget if one is given. So
+2. `replayed` runs a cell again from its recorded answers, with a smaller budget if one is given. So
    it finds the adversarial image at any cost, even if none was kept. Only this loads something: the
    images, and the surrogate of an attack.
 """
@@ -90,8 +89,7 @@ class StudyResults(StudyStatus):
         """Return a row for each finished cell, with the values of `COLUMNS` in that order.
 
         With `price`, costs are what the answers would have cost at that c*. `price_ratio` is the c*
-        of the run, the price of the image's class over that of others; it is infinite if others are
-        free.
+        of the run for the image's class; it is infinite if other answers are free.
         """
         right = price is None or price >= 0
         require(right, "price", price, "a number that is 0 or more, or inf")
@@ -231,11 +229,8 @@ class StudyResults(StudyStatus):
         return self.replays([(cell, budget)])[0]
 
     def replays(self, cells: Sequence[tuple[int, float | None]]) -> list[Result]:
-        """Run cells of one model again, each with its budget.
-
-        Refused if the attacks or the noise have changed: the answers would be given to other
-        points.
-        """
+        """Run cells of one model again, each with its budget. Refused if the attacks or the noise
+        have changed: the answers would be given to other points."""
         obstacle = difference(self.record.fingerprint, attack_fingerprint(self.study))
         if obstacle is not None:
             raise InputError(f"these cells cannot be replayed here: {obstacle}.")

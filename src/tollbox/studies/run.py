@@ -3,10 +3,8 @@
 1. The coordinator (`coordinator.py`) owns the stores. Workers (`job.py`) request cells from it and
    send their results. An executor connects the two: this process if the study has one shard, one
    process for each shard with cells left, or a Ray cluster.
-2. All events go to one callback, whichever worker they come from.
-3. The coordinator decides what happens if a process dies, runs out of memory, or hangs at the time
-   limit. If a worker cannot continue, the others finish, and the study can be resumed. If a worker
-   fails with an error, the others are stopped, and the error is raised.
+2. If a worker cannot continue, the others finish, and the study can be resumed. If a worker fails
+   with an error, the others are stopped, and the error is raised.
 """
 
 from __future__ import annotations
@@ -106,10 +104,8 @@ def run_folder(
 ) -> Outcome:
     """Run the remaining cells of the study in a folder.
 
-    loaded: the study, if it is already loaded.
     on_hang: function that is called in another thread, with a message, if the time limit is reached
         and a model in this process does not answer; it must end the process.
-    cluster: where workers run, if not on this machine.
     """
     with StudyStatus(folder) as before:
         record, shards = before.record, len(before.stores)
@@ -189,14 +185,13 @@ def run_jobs(
     if coordinator.hung:
         raise ModelHangs(coordinator.hang_message())
     outcome = coordinator.end()
-    resume = f"Resume with `tollbox resume {coordinator.folder}`."
-    if outcome.unfinished and coordinator.out_of_memory:
+    if outcome.unfinished and (coordinator.out_of_memory or deaths):
+        what, advice = f"the process of {', '.join(deaths)} died", ""
+        if coordinator.out_of_memory:
+            what = f"there is not enough memory, even for a single process: {', '.join(deaths)}"
+            advice = "Free some memory, or use a larger machine. "
         raise ProcessDied(
-            f"there is not enough memory, even for a single process: {', '.join(deaths)}. All "
-            f"recorded answers are kept. Free some memory, or use a larger machine. {resume}"
-        )
-    if outcome.unfinished and deaths:
-        raise ProcessDied(
-            f"the process of {', '.join(deaths)} died. All recorded answers are kept. {resume}"
+            f"{what}. All recorded answers are kept. {advice}Resume with "
+            f"`tollbox resume {coordinator.folder}`."
         )
     return outcome

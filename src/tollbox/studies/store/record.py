@@ -9,12 +9,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import types
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -151,7 +150,7 @@ class StudyRecord:
     """The record of a study in the store of one shard."""
 
     text: str
-    """The text of the study file."""
+    """Text of the study file."""
     where: str
     """Path of the study file, as it was given."""
     folder: Path
@@ -179,12 +178,11 @@ class StudyRecord:
     exactness: Mapping[str, Exactness] = field(default_factory=dict)
     """Exactness by model, with the shape and layout that an exact study has chosen."""
     experiment: str | None = None
-    """Experiment of the paper, if the study is one."""
+    """Experiment of the paper, if the study is one; `scale` is its size."""
     scale: str | None = None
     kept: Kept | None = None
     """Images of each model, in a study with `correct_only`."""
     norm: Metric = Metric.L2
-    """Norm that distances are measured in."""
     class_names: tuple[str, ...] = ()
     """Names of the classes, if they are known."""
     own_names: bool = False
@@ -212,23 +210,16 @@ class StudyRecord:
 
     @property
     def shard_cells(self) -> range:
-        """Cells of shard k of n: those whose number in the grid is k modulo n, so that all shards
-        take about the same time."""
+        """Cells of shard k of n: those with number k modulo n, so that all take about as long."""
         return range(self.shard, len(self.series) * self.width, self.shards)
 
     @property
     def of_study(self) -> StudyRecord:
         """The fields that are equal in all shards of a study, wherever each was run."""
-        return dataclasses.replace(
-            self,
-            shard=0,
-            where="",
-            folder=Path(),
-            environment=dataclasses.replace(self.environment, python="", device=""),
-            findings=(),
-            exactness={},
-            detector=self.detector and dataclasses.replace(self.detector, benign={}),
-        )
+        versions = replace(self.environment, python="", device="")
+        detector = self.detector and replace(self.detector, benign={})
+        plain = replace(self, shard=0, where="", folder=Path(), findings=(), exactness={})
+        return replace(plain, environment=versions, detector=detector)
 
     @property
     def part_name(self) -> str:
@@ -239,15 +230,13 @@ class StudyRecord:
         return self.exactness.get(model, Exactness(Seen.NOT_KNOWN))
 
     def to_json(self) -> dict[str, Any]:
-        return {**dataclasses.asdict(self), "folder": str(self.folder)}
+        return {**asdict(self), "folder": str(self.folder)}
 
 
 def from_json(kind: Any, value: Any) -> Any:
     """Return a value of JSON as the type that an annotation names: a dataclass, a tuple, a mapping,
-    an enumeration, a path, or one of these or None. Raises KeyError if a field is missing."""
-    if isinstance(kind, types.UnionType):
-        if value is None:
-            return None
+    an enumeration, a path, or one of these or None. Raise KeyError if a field is missing."""
+    if isinstance(kind, types.UnionType) and value is not None:
         lists = isinstance(value, list)
         kind = next(each for each in kind.__args__ if (get_origin(each) is tuple) == lists)
     if hasattr(kind, "__dataclass_fields__"):
