@@ -70,11 +70,12 @@ Labels = list[tuple[int, Mapping[int, int], bytes]]
 
 @dataclass
 class WorkerSlot:
-    """A worker as the coordinator sees it."""
+    """A worker as the coordinator sees it, with its cells in progress."""
 
+    shard: int
+    """Shard whose cells it gets first."""
     epoch: int = 0
     cells: set[int] = field(default_factory=set)
-    """Cells in progress."""
     last_batch: float = 0.0
     """When the last batch arrived, or the worker was about to start with a model."""
     deaths: int = 0
@@ -115,7 +116,7 @@ class Coordinator:
         self._unread: set[int] = set()
         """Waiting cells whose answers have not been read from the store."""
         self._answers: dict[int, list[Answered]] = {}
-        self._slots = [WorkerSlot() for _ in range(workers)]
+        self._slots = [WorkerSlot(stores[n % len(stores)].study.shard) for n in range(workers)]
         self._epoch = 0
         self._deaths: Counter[int] = Counter()
         self._given_up: set[int] = set()
@@ -164,7 +165,7 @@ class Coordinator:
             return None
         if kind == "record":
             return self._record(slot, *content)
-        return self._take(job, *content) if kind == "take" else self._share(slot, *content)
+        return self._take(slot, *content) if kind == "take" else self._share(slot, *content)
 
     def _start(self, slot: WorkerSlot) -> tuple[int, list[tuple[str, int, str]], float]:
         self._take_back(slot, died=False)
@@ -180,12 +181,11 @@ class Coordinator:
         left = sum(len(queue) for (of, _), queue in self._left.items() if of == model)
         return math.ceil(left / len(self._slots))  # else the first worker would take all
 
-    def _take(self, job: int, model: int) -> list[tuple[int, list[Answered] | None]]:
+    def _take(self, slot: WorkerSlot, model: int) -> list[tuple[int, list[Answered] | None]]:
         queues = [queue for (of, _), queue in self._left.items() if of == model and queue]
         if not queues:
             return []
-        own = [*self._stores][job % len(self._stores)]
-        queue = self._left.get((model, own)) or max(queues, key=len)
+        queue = self._left.get((model, slot.shard)) or max(queues, key=len)
         left = sum(map(len, queues))
         count = max(1, min(MOST_AT_ONCE, len(queue), left // (4 * len(self._slots))))
         if not self._unread.isdisjoint(queue):
@@ -195,7 +195,7 @@ class Coordinator:
                 wanted = {cell for cell in unread if cell % self._shards == shard}
                 self._answers |= store.answers(wanted) if wanted else {}
         cells = [queue.popleft() for _ in range(count)]
-        self._slots[job].cells.update(cells)
+        slot.cells.update(cells)
         return [(cell, self._answers.pop(cell, None)) for cell in cells]
 
     def _record(self, slot: WorkerSlot, labels: Labels) -> bool | None:

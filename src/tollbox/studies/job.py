@@ -79,20 +79,29 @@ class WorkerJob:
 
 
 class WorkerRun:
-    """One run of a worker's job."""
+    """One run of a worker's job. It is the journal of its engines, which the coordinator keeps."""
 
     def __init__(self, job: WorkerJob, loaded: StudyInputs, link: Link) -> None:
-        self.job, self.loaded, self.link = job, loaded, link
-        self.epoch = 0
-        self.epoch, images, seconds = self.ask("start")
+        self._job, self._loaded, self._link = job, loaded, link
+        self._epoch = 0
+        self._epoch, images, seconds = self._ask("start")
         self._end = time.monotonic() + seconds
         self._stopping = None if seconds > 0 else Stop.TIME_LIMIT
         self._engine: Engine | None = None
+        self._cells: list[int] = []
+        """Number in the grid of each of the engine's cells."""
+        self._answers: dict[int, list[Answered]] = {}
+        """Recorded answers of cells that have not started, by position in the engine."""
+        self._diverged: dict[int, str] = {}
+        """Why cells differ from their recording, by position in the engine."""
+        self._finished: Counter[int] = Counter()
+        """Queries of the engine's finished cells, by series."""
+        self._next_report = 0.0
         loaded.check_against(job.record, images, job.folder)
 
-    def ask(self, kind: str, *content: Any) -> Any:
+    def _ask(self, kind: str, *content: Any) -> Any:
         """Send a request to the coordinator, and wait for the answer."""
-        answer = self.link.ask((kind, self.epoch, *content))
+        answer = self._link.ask((kind, self._epoch, *content))
         if answer is None:
             raise EpochOver("the coordinator no longer accepts answers from this worker.")
         return answer
@@ -105,96 +114,66 @@ class WorkerRun:
 
     def run(self) -> None:
         """Run the remaining cells of all models."""
-        record, folder, how = self.job.record, self.job.folder, self.loaded.study.execution
-        for number, spec in enumerate(self.loaded.study.models):
-            if self._stopping is not None or not self.ask("share", number):
+        loaded, record, folder = self._loaded, self._job.record, self._job.folder
+        how = loaded.study.execution
+        for number, spec in enumerate(loaded.study.models):
+            if self._stopping is not None or not self._ask("share", number):
                 continue
-            self.link.report(ModelStarted(self.job.worker, spec.name))
-            model = self.loaded.model(spec)
-            check_unchanged(record, self.loaded.model_fingerprint(spec), folder)
+            self._link.report(ModelStarted(self._job.worker, spec.name))
+            model = loaded.model(spec)
+            check_unchanged(record, loaded.model_fingerprint(spec), folder)
             if how.exact:
                 recorded = record.exactness_of(spec.name)
-                model = self.loaded.exact_model(spec, recorded, folder)
+                model = loaded.exact_model(spec, recorded, folder)
                 how = replace(how, batch_size=recorded.shapes[-1], one_shape=True)
-            while self._stopping is None and (share := self.ask("share", number)):
+            while self._stopping is None and (share := self._ask("share", number)):
                 self._run_cells(model, number, how, share)
 
     def _run_cells(self, model: Model, number: int, how: Execution, share: int) -> None:
         """Run cells of model `number`, at most `share` at a time."""
-        study, options = self.loaded.study, self.job.options
-        journal = StudyJournal(self, number)
+        options = self._job.options
         rows = how.batch_size or default_batch_size(model)
         live = min(share, default_live(rows))
         if options.in_order:
-            live = min(live, max(self.loaded.grid.width, rows // 2))
+            live = min(live, max(self._loaded.grid.width, rows // 2))
+        self._cells, self._answers, self._diverged, self._finished = [], {}, {}, Counter()
         engine = self._engine = Engine(
             model,
             replace(how, live=live, time_limit=max(1e-3, self._end - time.monotonic())),
             memory=options.share,
-            journal=journal,
-            progress=lambda now: journal.report_progress(now, engine),
+            journal=self,
+            progress=lambda now: self._report_progress(now, engine),
         )
         if self._stopping is not None:
             engine.stop(self._stopping)
-        for result in engine.run(journal.take_cells()):
-            cell, why = journal.cells[result.index], journal.diverged_cells.get(result.index)
+        for result in engine.run(self._take_cells(number)):
+            cell, why = self._cells[result.index], self._diverged.get(result.index)
             if why is not None:
-                now = current_environment(self.loaded.device)
-                changes = self.job.record.environment.changes(now)
+                now = current_environment(self._loaded.device)
+                changes = self._job.record.environment.changes(now)
                 known = changes or "nothing is known to have changed"
-                self.link.report(("diverged", self.epoch, cell, why, known))
+                self._link.report(("diverged", self._epoch, cell, why, known))
                 continue
             if result.stop.failed and engine.sender.exhausted and options.own_process:
                 raise MemoryError(result.reason)
-            if not (study.keep_images or result.stop.unfinished):
+            if not (self._loaded.study.keep_images or result.stop.unfinished):
                 result = replace(result, adversarial=None)
-            self.link.report(("ended", self.epoch, cell, result))
+            self._link.report(("ended", self._epoch, cell, result))
         self._engine = None
 
-
-class StudyJournal:
-    """The journal of one engine, which the coordinator keeps, and the source of its cells."""
-
-    def __init__(self, run: WorkerRun, model: int) -> None:
-        self._run, self._model = run, model
-        self.cells: list[int] = []
-        """Number in the grid of each of the engine's cells."""
-        self._answers: dict[int, list[Answered]] = {}
-        self.diverged_cells: dict[int, str] = {}
-        """Why each diverged cell differs from its recording, by position in the engine."""
-        self._finished: Counter[int] = Counter()
-        """Queries of finished cells, by series."""
-        self._next_report = 0.0
-
-    def take_cells(self) -> Iterator[Cell]:
-        """Yield cells of the model, each when the engine has room."""
-        loaded = self._run.loaded
-        while taken := self._run.ask("take", self._model):
+    def _take_cells(self, model: int) -> Iterator[Cell]:
+        """Yield cells of a model, each when the engine has room."""
+        while taken := self._ask("take", model):
             for cell, answers in taken:
                 if answers is not None:
-                    self._answers[len(self.cells)] = answers
-                self.cells.append(cell)
-                yield loaded.cell(loaded.grid.place(cell))
+                    self._answers[len(self._cells)] = answers
+                self._cells.append(cell)
+                yield self._loaded.cell(self._loaded.grid.place(cell))
 
-    def record(self, answers: Sequence[Answered]) -> None:
-        """Wait until the labels of a batch are committed."""
-        if answers:
-            numbered = [a._replace(cell=self.cells[a.cell]) for a in answers]
-            self._run.ask("record", pack(numbered, self._run.job.record.shards))
-
-    def history(self, cell: int) -> History | None:
-        answers = self._answers.pop(cell, None)
-        # the rows that were recorded last are queried again, unless each query is billed
-        repeat = not self._run.loaded.study.execution.metered
-        return None if answers is None else History(answers, repeat)
-
-    def diverged(self, cell: int, why: str) -> None:
-        self.diverged_cells[cell] = why
-
-    def report_progress(self, now: Progress, engine: Engine) -> None:
+    def _report_progress(self, now: Progress, engine: Engine) -> None:
         """Report the state of the run every `REPORT_SECONDS`."""
-        grid = self._run.loaded.grid
-        done = [(grid.series_of(self.cells[result.index]), result) for result in now.finished]
+        grid = self._loaded.grid
+        done = [(grid.series_of(self._cells[result.index]), result) for result in now.finished]
         for series, result in done:
             self._finished[series] += result.ledger.queries
         if time.monotonic() < self._next_report:
@@ -204,14 +183,31 @@ class StudyJournal:
         for series, _ in done:  # until the coordinator reports their end
             spent[series] += 1
         for index, ledger in engine.under_way():
-            cell = self.cells[index]
+            cell = self._cells[index]
             limits = grid.place(cell).series.tariff.limits  # the share of an infinite limit is 0
             shares = [ledger.queries / limits.max_queries, ledger.flagged / limits.max_flagged]
             if limits.budget > 0:
                 shares.append(ledger.cost / limits.budget)
             queries[grid.series_of(cell)] += ledger.queries
             spent[grid.series_of(cell)] += min(1.0, max(shares))
-        self._run.link.report(WorkerProgress(self._run.job.worker, dict(queries), dict(spent)))
+        self._link.report(WorkerProgress(self._job.worker, dict(queries), dict(spent)))
+
+    # -- the journal ------------------------------------------------------------------------------
+
+    def record(self, answers: Sequence[Answered]) -> None:
+        """Wait until the labels of a batch are committed."""
+        if answers:
+            numbered = [a._replace(cell=self._cells[a.cell]) for a in answers]
+            self._ask("record", pack(numbered, self._job.record.shards))
+
+    def history(self, cell: int) -> History | None:
+        answers = self._answers.pop(cell, None)
+        # the rows that were recorded last are queried again, unless each query is billed
+        repeat = not self._loaded.study.execution.metered
+        return None if answers is None else History(answers, repeat)
+
+    def diverged(self, cell: int, why: str) -> None:
+        self._diverged[cell] = why
 
 
 @torch.no_grad()

@@ -77,8 +77,6 @@ class StudyResults(StudyStatus):
         self.study = recorded_study(self.record, files=False)
         self.grid = Grid.of(self.study, len(self.images), self.record.kept)
 
-    # -- tables -----------------------------------------------------------------------------------
-
     def cost_at(self, price: float, flagged: int, queries: int, alarms: int) -> float:
         """Return what answers and alarms would have cost at c* = price."""
         source, other = (1.0, 0.0) if math.isinf(price) else (price, 1.0)
@@ -161,8 +159,6 @@ class StudyResults(StudyStatus):
             if spec.surrogate is not None
         }
 
-    # -- runs -------------------------------------------------------------------------------------
-
     def runs(self, steps: bool = False) -> Iterator[tuple[End, Trace]]:
         """Yield how each finished cell ended, and its trace, with the steps if asked."""
         for store in self.stores:
@@ -178,9 +174,13 @@ class StudyResults(StudyStatus):
         """Return the results of the finished cells that are chosen, in the order of the grid."""
         tariff = price if price is None or isinstance(price, str) else f"{price:g}"
         study = self.study
-        _check_name("attack", attack, [spec.name for spec in study.attacks])
-        _check_name("price", tariff, [each.name for each in study.tariffs])
-        _check_name("model", model, [spec.name for spec in study.models])
+        for kind, name, names in (
+            ("attack", attack, [spec.name for spec in study.attacks]),
+            ("price", tariff, [each.name for each in study.tariffs]),
+            ("model", model, [spec.name for spec in study.models]),
+        ):
+            if name is not None and name not in names:
+                raise UnknownNameError(kind, name, names)
         results = []
         pairs = ((store, run) for store in self.stores for run in store.runs(steps=True))
         for store, (end, trace) in pairs:
@@ -238,7 +238,15 @@ class StudyResults(StudyStatus):
         attacks = dict.fromkeys(place.series.attack for place in places)
         check_unchanged(self.record, inputs.replay_fingerprint(attacks), self.folder)
         [model] = {place.series.model for place in places}
-        answers = self._answers({cell for cell, _ in cells})
+        answers: dict[int, list[Answered]] = {}
+        for store in self.stores:
+            here = {cell for cell, _ in cells if cell in store.study.shard_cells}
+            if here:
+                finished = {end.cell for end in store.results()}
+                answers |= store.answers(here & finished)
+        absent = sorted({cell for cell, _ in cells} - set(answers))
+        if absent:
+            raise InputError(f"cell {absent[0]} is not finished", expected="a finished cell")
         journal = _ReplayJournal([answers[cell] for cell, _ in cells])
         known = self.record.models[model.name]
         silent = Model(_silent, inputs.device, getattr(torch, known.dtype), known.quantize)
@@ -252,19 +260,6 @@ class StudyResults(StudyStatus):
         if journal.divergence is not None:
             raise InputError(f"these cells cannot be replayed here: {journal.divergence}.")
         return results
-
-    def _answers(self, cells: set[int]) -> dict[int, list[Answered]]:
-        """Return the recorded answers of finished cells."""
-        answers: dict[int, list[Answered]] = {}
-        for store in self.stores:
-            here = {cell for cell in cells if cell in store.study.shard_cells}
-            if here:
-                finished = {end.cell for end in store.results()}
-                answers |= {c: a for c, a in store.answers(here).items() if c in finished}
-        absent = sorted(cells - set(answers))
-        if absent:
-            raise InputError(f"cell {absent[0]} is not finished", expected="a finished cell")
-        return answers
 
     @property
     def pixels(self) -> Tensor:
@@ -295,8 +290,3 @@ class _ReplayJournal:
 
     def diverged(self, cell: int, why: str) -> None:  # noqa: ARG002
         self.divergence = why
-
-
-def _check_name(kind: str, name: str | None, names: list[str]) -> None:
-    if name is not None and name not in names:
-        raise UnknownNameError(kind, name, names)

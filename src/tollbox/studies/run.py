@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -129,7 +129,10 @@ def run_folder(
             executor = SameProcess(Loader(loaded))
         coordinator = Coordinator(stores, options, workers, tell, stopper, cluster is not None)
         if not options.own_process and on_hang is not None:
-            stack.enter_context(_watched(coordinator, on_hang))
+            finished = threading.Event()
+            stack.callback(finished.set)
+            watch = coordinator, on_hang, finished
+            threading.Thread(target=_watch, args=watch, daemon=True).start()
         jobs = [WorkerJob(worker, record, folder, options) for worker in range(workers)]
         return run_jobs(executor, jobs, coordinator, stopper)
 
@@ -140,22 +143,14 @@ def _has_work(store: Store, failed: bool) -> bool:
     return ended < len(store.study.shard_cells)
 
 
-@contextmanager
-def _watched(coordinator: Coordinator, on_hang: Callable[[str], None]) -> Iterator[None]:
-    """Watch the single worker from another thread while it runs in this process."""
-    finished = threading.Event()
-
-    def watch() -> None:
-        while not finished.wait(CHECK_SECONDS):
-            if coordinator.overdue(0):
-                on_hang(coordinator.hang_message())
-                return
-
-    threading.Thread(target=watch, daemon=True).start()
-    try:
-        yield
-    finally:
-        finished.set()
+def _watch(
+    coordinator: Coordinator, on_hang: Callable[[str], None], finished: threading.Event
+) -> None:
+    """Watch the single worker, which runs in another thread of this process."""
+    while not finished.wait(CHECK_SECONDS):
+        if coordinator.overdue(0):
+            on_hang(coordinator.hang_message())
+            return
 
 
 def run_jobs(

@@ -9,9 +9,8 @@
 
 1. A file of another kind or version, or one cut short, is reported as such and never written to.
 2. One process writes to a shard; others read it at any time (`connection.py`).
-3. An error of the disk is reported in one sentence; everything that was committed stays.
-4. A value that no run can have is reported with the file, and not used.
-5. A folder is used only if each file holds the shard that its name says, and all are of one study.
+3. A value that no run can have is reported with the file, and not used.
+4. A folder is used only if each file holds the shard that its name says, and all are of one study.
 """
 
 from __future__ import annotations
@@ -127,7 +126,6 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Close the file and release its lock."""
         with suppress(sqlite3.Error):
             self._opened.close()
 
@@ -142,8 +140,6 @@ class Store:
                     connection.execute(statement)
                 _write_about(connection, study)
                 connection.executemany("INSERT INTO images VALUES (?, ?, ?, ?)", images)
-
-    # -- writing ----------------------------------------------------------------------------------
 
     def _commit(self, statement: str, *rows: Sequence[Any]) -> None:
         """Execute a statement for each row, in one transaction."""
@@ -186,8 +182,6 @@ class Store:
             with copy:
                 copy.execute("DELETE FROM about")
                 _write_about(copy, study)
-
-    # -- reading ----------------------------------------------------------------------------------
 
     def check_whole(self) -> None:
         """Read every page, result, trace and batch; raise FileError if one is damaged."""
