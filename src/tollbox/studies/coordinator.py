@@ -119,7 +119,6 @@ class Coordinator:
         self._slots = [WorkerSlot(stores[n % len(stores)].study.shard) for n in range(workers)]
         self._epoch = 0
         self._deaths: Counter[int] = Counter()
-        self._given_up: set[int] = set()
         self.out_of_memory = False
         """Whether a worker ended because memory is too small even for one process."""
         self.hung = 0.0
@@ -150,7 +149,7 @@ class Coordinator:
         """Return the outcome; every cell that has not finished is unfinished."""
         self._write_seconds()
         held = [slot.cells for slot in self._slots]
-        for cell in sorted(itertools.chain(*self._left.values(), *held, self._given_up)):
+        for cell in sorted(itertools.chain(*self._left.values(), *held)):
             self.outcome.unfinished.setdefault(cell, None)
         return self.outcome
 
@@ -288,7 +287,7 @@ class Coordinator:
         for cell in sorted(slot.cells, reverse=True):
             self._deaths[cell] += died
             if self._deaths[cell] >= MOST_DEATHS:
-                self._given_up.add(cell)
+                self.outcome.unfinished.setdefault(cell, None)  # given up
             else:
                 self._queue(cell).appendleft(cell)
                 self._unread.add(cell)

@@ -1,9 +1,8 @@
 """Workers on a Ray cluster: a pool whose workers are actors.
 
-1. The coordinator stays in the driver, the process that the user started: there are the folder, the
-   progress display and Ctrl-C. Workers on a cluster run the same job in the same loop as processes
-   of one machine. A node needs neither the folder nor a shared file system, only the files that the
-   study names.
+1. The coordinator stays in the driver, the process that the user started. Workers on a cluster run
+   the same job as processes of one machine. A node needs neither the folder nor a shared file
+   system, only the files that the study names.
 2. Each worker is one call of an actor, which Ray places and watches. Messages use a channel
    (`workers/channel.py`): a call of Ray takes a large part of a millisecond of processor time on
    both sides, and each batch would need two.
@@ -11,7 +10,6 @@
    and the coordinator refuses its epoch, even if its node still runs. A worker whose channel has
    ended exits, so none is left when the driver dies.
 4. More workers may be requested than the cluster has room for. Ray starts them when a node joins.
-   The other workers run the cells of a node that leaves.
 5. A node must have the driver's versions of tollbox, torch and numpy, or its worker is refused.
 6. Only the loop calls Ray, since a signal handler must not.
 """
@@ -63,8 +61,7 @@ class RayWorkers:
     workers: int | None = None
     """Number of workers; by default the number that the cluster has room for at the start."""
     num_gpus: float | None = None
-    """GPUs of each worker, which may be a fraction; by default 1 if the study runs on a GPU, else
-    0."""
+    """GPUs of each worker, also a fraction; by default 1 if the study runs on a GPU, else 0."""
     num_cpus: float = 1.0
     """Cores of each worker."""
 
