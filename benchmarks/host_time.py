@@ -23,7 +23,7 @@ from tollbox.engine.batch import InFlightBatch
 from tollbox.engine.cell_run import CellRun
 from tollbox.engine.engine import Engine
 from tollbox.engine.sender import Sender
-from tollbox.studies.job import StudyJournal
+from tollbox.studies.job import WorkerRun
 from tollbox.studies.store.store import Store
 
 PAUSE = "pause"
@@ -50,7 +50,7 @@ def watch() -> Stopwatch:
     watch.wrap(Sender, "send", "launch")
     watch.wrap(Model, "__call__", "model")
     watch.wrap(InFlightBatch, "land", "waiting")
-    watch.wrap(StudyJournal, "record", "store")
+    watch.wrap(WorkerRun, "record", "store")
     watch.wrap(Store, "save", "store")
     return watch
 

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import random
 import resource
@@ -47,7 +46,7 @@ from scale_studies import KNOWN, STUDY, write_study
 
 import tollbox as tb
 from tollbox.engine.journal import Answered
-from tollbox.studies.coordinator import Coordinator, Record, Start, Take, open_stores, pack
+from tollbox.studies.coordinator import Coordinator, pack
 from tollbox.studies.create import create, describe
 from tollbox.studies.events import CellEnded, Event, Options, WorkerLost
 from tollbox.studies.grid import Grid
@@ -57,7 +56,6 @@ from tollbox.studies.run import run_jobs
 from tollbox.studies.store.connection import ROLLBACK, VARIABLE, WAL
 from tollbox.studies.store.record import Environment, ModelRecord, StudyRecord
 from tollbox.studies.store.store import Store, shard_path
-from tollbox.studies.supervisor import Supervisor
 from tollbox.workers.executors import Link, Stopper
 from tollbox.workers.process import ProcessPool
 
@@ -106,19 +104,17 @@ class Flood:
     seconds: float
 
     def __call__(self, shared: object, link: Link) -> int:  # noqa: ARG002
-        epoch = link.ask(Start()).epoch
-        cells = taken(lambda: link.ask(Take(epoch, 0)))
+        epoch, _, _ = link.ask(("start", 0))
+        cells = taken(lambda: link.ask(("take", epoch, 0)))
         rng, sent, end = np.random.default_rng(0), 0, time.monotonic() + self.seconds
         while time.monotonic() < end:
-            link.ask(Record(epoch, pack(batch(sent, cells, rng), self.record)))
+            link.ask(("record", epoch, pack(batch(sent, cells, rng), self.record.shards)))
             sent += 1
         return sent
 
 
-def coordinator_of(stores: dict[int, Store], workers: int) -> Coordinator:
-    ignored = list[Event]().append
-    supervisor = Supervisor(Path(), range(workers), math.inf, ignored, Stopper())
-    return Coordinator(stores, Options(), supervisor)
+def coordinator_of(store: Store, workers: int) -> Coordinator:
+    return Coordinator([store], Options(), workers, list[Event]().append, Stopper())
 
 
 def writer(seconds: float) -> dict[str, Any]:
@@ -130,24 +126,24 @@ def writer(seconds: float) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as name:
             path = shard_path(Path(name), 0)
             Store.create(path, record, [])
-            with open_stores({0: path}) as stores:
-                coordinator = coordinator_of(stores, 1)
-                epoch = coordinator.answer(0, Start()).epoch
-                cells = taken(partial(coordinator.answer, 0, Take(epoch, 0)))
+            with Store(path, write=True) as store:
+                coordinator = coordinator_of(store, 1)
+                epoch, _, _ = coordinator.answer(0, ("start", 0))
+                cells = taken(partial(coordinator.answer, 0, ("take", epoch, 0)))
                 rng = np.random.default_rng(0)
-                packed = [pack(batch(ask, cells, rng), record) for ask in range(200)]
+                packed = [pack(batch(ask, cells, rng), record.shards) for ask in range(200)]
                 took, sent, began = list[float](), 0, time.monotonic()
                 while time.monotonic() < began + seconds:
                     at = time.perf_counter()
-                    if coordinator.answer(0, Record(epoch, packed[sent % 200])) is not True:
+                    if coordinator.answer(0, ("record", epoch, packed[sent % 200])) is not True:
                         raise RuntimeError("not committed")
                     took.append(time.perf_counter() - at)
                     sent += 1
                 alone = sent * ROWS / (time.monotonic() - began)
             path.unlink()
             Store.create(path, record, [])
-            with open_stores({0: path}) as stores, ProcessPool(2) as pool:
-                coordinator = coordinator_of(stores, 2)
+            with Store(path, write=True) as store, ProcessPool(2) as pool:
+                coordinator = coordinator_of(store, 2)
                 ends = pool.run(
                     [Flood(record, seconds)] * 2,
                     report=coordinator.hear,
@@ -155,8 +151,8 @@ def writer(seconds: float) -> dict[str, Any]:
                     stopper=Stopper(),
                 )
                 sent = sum(end.value for end in ends if end is not None)
-            with closing(sqlite3.connect(path)) as store:
-                (kept,) = store.execute("SELECT COUNT(*) FROM batches").fetchone()
+            with closing(sqlite3.connect(path)) as written:
+                (kept,) = written.execute("SELECT COUNT(*) FROM batches").fetchone()
             if kept != sent:
                 raise RuntimeError(f"{kept} of {sent} batches are in the store")
             pipes, size = sent * ROWS / seconds, path.stat().st_size / (sent * ROWS)
@@ -188,15 +184,16 @@ def memory_of(cells: int, finished: float) -> dict[str, float]:
         path = shard_path(Path(name), 0)
         Store.create(path, record, [])
         done = range(int(finished * cells))
-        with closing(sqlite3.connect(path)) as store, store:
-            row = "(?, 0, 'budget', '', '[]', 1.0, 100.0, 100, 10)"
-            store.executemany(f"INSERT INTO results VALUES {row}", ((cell,) for cell in done))
-            store.executemany("INSERT INTO traces VALUES (?, x'00', NULL)", ((c,) for c in done))
+        with closing(sqlite3.connect(path)) as written, written:
+            row = (
+                "(?, 0, 'budget', '', '[]', 1.0, 100.0, 100, 10, 0, NULL, NULL, x'00', x'00', NULL)"
+            )
+            written.executemany(f"INSERT INTO results VALUES {row}", ((cell,) for cell in done))
         before, began = peak(), time.monotonic()
-        with open_stores({0: path}) as stores:
-            coordinator = coordinator_of(stores, 1)
-            epoch = coordinator.answer(0, Start()).epoch
-            taken(partial(coordinator.answer, 0, Take(epoch, 0)))
+        with Store(path, write=True) as store:
+            coordinator = coordinator_of(store, 1)
+            epoch, _, _ = coordinator.answer(0, ("start", 0))
+            taken(partial(coordinator.answer, 0, ("take", epoch, 0)))
         opened, seconds = peak(), time.monotonic() - began
         return {
             "base_mib": round(before),
@@ -226,14 +223,6 @@ class _Dying:
     job: WorkerJob
     latency: float
     life: float
-
-    @property
-    def worker(self) -> int:
-        return self.job.worker
-
-    @property
-    def folder(self) -> Path:
-        return self.job.folder
 
     def __call__(self, shared: Loader, link: Link) -> None:
         lived = random.Random(f"{os.getpid()}").expovariate(1 / self.life)
@@ -270,13 +259,17 @@ def simulation(workers: int, images: int, latency: float, life: float) -> dict[s
         out = folder / "many"
         create(load(study), out, "python")
         path, stopper, events = shard_path(out, 0), Stopper(), list[Event]()
-        with Store.open(path, write=False) as store:
+        with Store(path, write=False) as store:
             record = store.study
-        supervisor = Supervisor(out, range(workers), math.inf, events.append, stopper, cluster=True)
         options = Options(share=1 / workers, own_process=True)
-        with open_stores({0: path}) as stores, ProcessPool(workers, Loader()) as pool:
-            coordinator = Coordinator(stores, options, supervisor)
-            jobs: Any = [
+        with (
+            Store(path, write=True) as writable,
+            ProcessPool(workers, Loader()) as pool,
+        ):
+            coordinator = Coordinator(
+                [writable], options, workers, events.append, stopper, cluster=True
+            )
+            jobs = [
                 _Dying(WorkerJob(n, record, out, options), latency, life) for n in range(workers)
             ]
             began = time.monotonic()

@@ -133,7 +133,7 @@ def make(folder: Path, images: int, steps: int) -> dict[str, Any]:
         own = replace(record, shard=shard)
         Store.create(path, own, rows)
         cells = own.shard_cells
-        with Store.open(path, write=True) as store:
+        with Store(path, write=True) as store:
             for first in range(0, len(cells), LIVE):
                 live = cells[first : first + LIVE]
                 done = []
@@ -289,7 +289,7 @@ def stored(
     """Seconds of a run with a store, its results, and where the time went."""
     study = tb.Study.from_text(STUDY, path.parent, "large.toml", files=False)
     Store.create(path, described(study, Grid(study, 0)), [])
-    with Store.open(path, write=True) as store:
+    with Store(path, write=True) as store:
         began = time.perf_counter()
         journal, saving, results = Timed(store), 0.0, []
         for result in tb.attack.Engine(model, journal=journal).run(cells):

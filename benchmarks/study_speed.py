@@ -96,7 +96,7 @@ def timed_command(told: Path, words: list[str]) -> None:
     from tollbox.studies import inputs as loading
     from tollbox.studies import run as running
     from tollbox.studies.inputs import StudyInputs
-    from tollbox.studies.job import StudyJournal, WorkerRun
+    from tollbox.studies.job import WorkerRun
     from tollbox.studies.store.store import Store
 
     watch.wrap(tollbox.cli.run, "run", REST)
@@ -107,7 +107,7 @@ def timed_command(told: Path, words: list[str]) -> None:
     watch.wrap(beginning, "create", "check")
     watch.wrap(running, "run_folder", "run")
     watch.wrap(WorkerRun, "_run_cells", "run")
-    watch.wrap(StudyJournal, "record", "store")
+    watch.wrap(WorkerRun, "record", "store")
     watch.wrap(Store, "save", "store")
     watch.wrap(tollbox.cli.study_run, "say_end", "end")
     try:

@@ -17,10 +17,12 @@ from small_studies import copy_partial_study, rewrite_record
 from tollbox.cli.app import main
 from tollbox.data.tables import plain_text
 from tollbox.studies.export import STEPS, files_of
-from tollbox.studies.results import ALARMS, COLUMNS, StudyResults
+from tollbox.studies.results import COLUMNS, StudyResults
 from tollbox.studies.store.store import Store
 
 Export = Callable[..., tuple[int, str]]
+ALARMS = ("alarms", "first_alarm_queries", "first_alarm_flagged")
+"""Columns that are empty without a detector."""
 
 
 @pytest.fixture
@@ -84,7 +86,7 @@ def test_the_export_of_the_same_study_is_replaced(folder: Path, export: Export) 
 
 def test_the_export_of_another_study_is_not(folder: Path, export: Export, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path / "other")
-    with Store.open(tmp_path / "other" / "shard-0.sqlite", write=True) as store:
+    with Store(tmp_path / "other" / "shard-0.sqlite", write=True) as store:
         rewrite_record(store, "text", store.study.text.replace("budget = 90", "budget = 91"))
     csv_folder = tmp_path / "csv"
     assert export("--out", str(csv_folder), study=tmp_path / "other")[0] == 0

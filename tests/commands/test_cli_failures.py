@@ -12,15 +12,15 @@ from test_cli import typed
 
 import tollbox as tb
 from tollbox.studies.status import StudyStatus
-from tollbox.studies.store.store import Store, shard_paths
+from tollbox.studies.store.store import Store, shard_path
 
 AGAIN = "Run failed cells again with `tollbox resume out --failed`."
 
 
 def fail(reasons: Mapping[int, str]) -> None:
     """Have cells of the study in `out` failed, each for a reason."""
-    [path] = shard_paths(Path("out"))
-    with Store.open(path, write=True) as store:
+    path = shard_path(Path("out"), 0)
+    with Store(path, write=True) as store:
         for cell, reason in reasons.items():
             values = ("model_error", reason, cell)
             changed = store._connection.execute(

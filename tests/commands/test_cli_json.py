@@ -13,7 +13,7 @@ from test_cli import typed
 import tollbox as tb
 from tollbox.attacks import PRESETS, WITH_SURROGATE
 from tollbox.cli.output import strict
-from tollbox.studies.store.store import Store, shard_paths
+from tollbox.studies.store.store import Store, shard_path
 
 
 def never(constant: str) -> None:
@@ -114,8 +114,8 @@ def test_status_of_what_is_not_begun_or_not_there(
     found = read(capsys, "status", "out")
     assert found["left"] == found["cells"] == 12
     assert {(each["median"], each["counted"]) for each in found["series"]} == {(None, 0)}
-    [path] = shard_paths(Path("out"))
-    with Store.open(path, write=True) as store:
+    path = shard_path(Path("out"), 0)
+    with Store(path, write=True) as store:
         rewrite_record(store, "text", "prices = 3")
     code, out, err = typed(capsys, "status", "out", "--json")
     assert (code, out) == (2, "")

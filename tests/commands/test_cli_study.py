@@ -399,7 +399,7 @@ def test_a_read_only_folder(case: Case) -> None:
 def test_cells_that_cannot_be_replayed_are_named_and_rerun(case: Case) -> None:
     case.half()
     done = contents(case.out)
-    with Store.open(case.out / "shard-0.sqlite", write=True) as store:
+    with Store(case.out / "shard-0.sqlite", write=True) as store:
         rewrite_record(store, "text", store.study.text.replace("budget", "seeds = [9]\nbudget"))
         rewrite_record(
             store, "environment", {**vars(store.study.environment), "device": "cuda (H100)"}
@@ -425,7 +425,7 @@ def test_another_environment_is_told_before_a_study_goes_on(
     case: Case, key: str, before: str
 ) -> None:
     case.half()
-    with Store.open(case.out / "shard-0.sqlite", write=True) as store:
+    with Store(case.out / "shard-0.sqlite", write=True) as store:
         rewrite_record(store, "environment", {**vars(store.study.environment), key: before})
     err = case.goes_on()
     [notice] = [line for line in err.splitlines() if "was started elsewhere" in line]
@@ -435,7 +435,7 @@ def test_another_environment_is_told_before_a_study_goes_on(
 
 def test_the_same_environment_is_not_mentioned(case: Case) -> None:
     case.half()
-    with Store.open(case.out / "shard-0.sqlite", write=True) as store:
+    with Store(case.out / "shard-0.sqlite", write=True) as store:
         rewrite_record(store, "environment", {**vars(store.study.environment), "python": "3.1"})
     assert "elsewhere" not in case.goes_on()
 
@@ -646,9 +646,9 @@ def test_the_second_signal_stops_in_the_middle_of_a_batch(
 
 
 IMPATIENT = """
-from tollbox.studies import supervisor
+from tollbox.studies import coordinator
 from tollbox.cli import main
-supervisor.GRACE_SECONDS = 0.5
+coordinator.GRACE_SECONDS = 0.5
 if __name__ == "__main__":
     main()
 """

@@ -142,7 +142,7 @@ def _partial() -> TemporaryDirectory[str]:
     folder = TemporaryDirectory()
     out = Path(folder.name, "out")
     run_study(Study.from_text(PARTIAL, Path(folder.name), "study.toml"), out).close()
-    with Store.open(out / "shard-0.sqlite", write=True) as store:
+    with Store(out / "shard-0.sqlite", write=True) as store:
         store.forget(set(range(8)) - {3, 7})
     return folder
 

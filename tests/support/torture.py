@@ -202,14 +202,11 @@ def _hooked(what: str, when: str, call: int, torn: str) -> None:
     from tollbox.studies.store.store import Store
 
     original = getattr(Store, what)
-    writing = Store._writing
     calls = itertools.count(1)
 
-    @contextlib.contextmanager
-    def never_committed(self: Store) -> Iterator[Any]:
-        with writing(self) as connection:
-            yield connection
-            _die()
+    def never_committed(self: Store, statement: str, *rows: Any) -> None:
+        self._connection.executemany(statement, rows)
+        _die()
 
     def dying(self: Store, *given: Any) -> None:
         if next(calls) != call:
@@ -218,7 +215,7 @@ def _hooked(what: str, when: str, call: int, torn: str) -> None:
         if when == "before":
             _die()
         if when == "open":
-            Store._writing = never_committed  # type: ignore[method-assign]
+            Store._commit = never_committed  # type: ignore[method-assign]
         log = self.path.with_name(self.path.name + "-wal")
         before = log.stat().st_size if log.exists() else 0
         original(self, *given)

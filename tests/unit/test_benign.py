@@ -12,6 +12,7 @@ import tollbox as tb
 from tollbox import testing
 from tollbox.core.detector import BenignStats, Sessions
 from tollbox.detection import KINDS, WALK_SIZE, benign_panel
+from tollbox.studies.store.record import from_json
 
 IMAGES = torch.rand(3, 3, 12, 10, generator=torch.Generator().manual_seed(1))
 QUERIES = 6
@@ -124,6 +125,6 @@ def test_results_have_the_panel_where_there_is_one_detector():
 def test_a_panel_is_read_as_it_was_written():
     panel = BenignStats({"walk": Sessions(3, 1, 18, 2)}, ("nothing else",))
     kinds = {name: vars(one) for name, one in panel.kinds.items()}
-    assert BenignStats.from_json({"kinds": kinds, "missing": ["nothing else"]}) == panel
-    with pytest.raises(TypeError):
-        BenignStats.from_json({"kinds": {"walk": {"steps": 3}}, "missing": []})
+    assert from_json(BenignStats, {"kinds": kinds, "missing": ["nothing else"]}) == panel
+    with pytest.raises(KeyError):
+        from_json(BenignStats, {"kinds": {"walk": {"steps": 3}}, "missing": []})

@@ -567,7 +567,7 @@ def test_a_page_of_ten_thousand_cells(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     Store.create(shard_path(out, 0), record, rows)
-    with Store.open(shard_path(out, 0), write=True) as store:
+    with Store(shard_path(out, 0), write=True) as store:
         store._connection.execute("PRAGMA synchronous = OFF")
         for cell in range(len(grid)):
             series, image = divmod(cell, MANY)

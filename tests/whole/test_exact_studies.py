@@ -259,7 +259,7 @@ def test_a_store_that_does_not_say_is_not_known_and_an_exact_one_is_not_resumed(
     case: Case,
 ) -> None:
     assert case.run(Net(), stop_at=6).unfinished
-    with Store.open(case.out / "shard-0.sqlite", write=True) as store:
+    with Store(case.out / "shard-0.sqlite", write=True) as store:
         rewrite_record(store, "exactness", {})
     with StudyStatus(case.out) as status:
         assert status.exactness == ["Not known: repeated runs may or may not agree bit for bit."]

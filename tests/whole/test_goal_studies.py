@@ -19,7 +19,7 @@ from tollbox.report.page import page_data
 from tollbox.studies.events import Options
 from tollbox.studies.export import write_export
 from tollbox.studies.run import run_folder
-from tollbox.studies.supervisor import Stopper
+from tollbox.workers.executors import Stopper
 
 FLAGGED = {1, 2, 3}
 GOAL = TEXT.replace("[[models]]", '[goal]\nflagged = "set.txt"\nmask = "mask.png"\n\n[[models]]', 1)

@@ -72,11 +72,11 @@ def test_what_a_killed_writer_left_half_written_is_undone_by_a_reader(
     path = tmp_path / "shard-0.sqlite"
     Store.create(path, sample_record(), [])
     whole = pack_answers([Answered(0, 0, 0, 0, np.arange(9), 1.0)])
-    with Store.open(path, write=True) as store:
+    with Store(path, write=True) as store:
         store.record(whole)
     pid = os.fork()
     if pid == 0:  # writes pages of a commit that never ends
-        store = Store.open(path, write=True)
+        store = Store(path, write=True)
         connection = store._connection
         connection.execute("PRAGMA cache_size=1")
         connection.execute("PRAGMA cache_spill=1")
@@ -85,7 +85,7 @@ def test_what_a_killed_writer_left_half_written_is_undone_by_a_reader(
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(pid, 0)
     assert (tmp_path / "shard-0.sqlite-journal").stat().st_size
-    with Store.open(path, write=False) as store:
+    with Store(path, write=False) as store:
         store.check_whole()
         [answers] = store.answers({0}).values()
         assert len(answers) == 1
@@ -99,13 +99,13 @@ def test_a_writer_that_stands_still_in_a_commit_is_named(
     monkeypatch.setattr(opening, "BUSY_SECONDS", 0.1)
     path = tmp_path / "shard-0.sqlite"
     Store.create(path, sample_record(), [])
-    with Store.open(path, write=True) as store:
+    with Store(path, write=True) as store:
         store._connection.execute("BEGIN EXCLUSIVE")
         holder = (
             rf"in use by another process \(process {os.getpid()} on .*\), which does not finish"
         )
         with pytest.raises(FileError, match=holder):
-            Store.open(path, write=False)
+            Store(path, write=False)
         store._connection.rollback()
 
 

@@ -168,7 +168,7 @@ def test_seconds_and_speed_are_those_of_the_series(
 
 def test_an_unfinished_series_has_no_speed(found: tb.studies.StudyResults, tmp_path: Path) -> None:
     shutil.copytree(found.folder, tmp_path / "out")
-    with Store.open(tmp_path / "out" / "shard-0.sqlite", write=True) as store:
+    with Store(tmp_path / "out" / "shard-0.sqlite", write=True) as store:
         store.forget([0])
     with tb.studies.StudyResults(tmp_path / "out") as again:
         every = series_of(again)

@@ -22,14 +22,17 @@ from hypothesis import strategies as st
 from small_studies import sample_record
 
 import tollbox as tb
+from tollbox.core.detector import BenignStats, Sessions
+from tollbox.core.exactness import Exactness, Seen
+from tollbox.core.metric import Metric
+from tollbox.data.resizing import Resizing
 from tollbox.engine.journal import Answered
 from tollbox.errors import FileError, InputError
 from tollbox.studies.fingerprint import settings_of
-from tollbox.studies.specs import Tariff
 from tollbox.studies.store import codec
-from tollbox.studies.store.codec import Trace, pack_answers
+from tollbox.studies.store.codec import pack_answers
 from tollbox.studies.store.connection import StoreError
-from tollbox.studies.store.record import StudyRecord, difference
+from tollbox.studies.store.record import DetectorRecord, Kept, StudyRecord, difference, from_json
 from tollbox.studies.store.store import APPLICATION, SCHEMA, Store
 from tollbox.testing import half_space
 
@@ -119,56 +122,59 @@ def test_runs_come_back_with_counts_improvements_and_steps(path: Path, attack: s
     )
     assert result.trace
     result = replace(result, warnings=("one", "and another"), reason="said", seed=-(2**63))
-    tariff = Tariff("4", prices, result.limits)
-    with Store.open(path, write=True) as store:
+    with Store(path, write=True) as store:
         store.save(7, result)
         store.save(8, replace(result, adversarial=None))
-    with Store.open(path, write=False) as store:
-        end, other = store.results()
-        (_, trace, image), (_, _, none) = store.traces(images=True)
+    with Store(path, write=False) as store:
+        (end, trace), (other, _) = store.runs(steps=True)
+        assert [end, other] == store.results()
+        image, none = store.kept_image(7), store.kept_image(8)
     assert (end.cell, other.cell, none) == (7, 8, None)
-    back = codec.build_result(
-        end,
-        trace,
-        codec.unpack_image(image),
-        name=result.name,
-        label=0,
-        goal=tb.Goal.leave({0}),
-        tariff=tariff,
-    )
-    assert back.index == 7
-    assert (back.stop, back.reason, back.seed) == (result.stop, "said", -(2**63))
-    assert back.warnings == result.warnings
-    assert torch.equal(back.adversarial, result.adversarial)
+    assert (end.stop, end.reason, end.seed) == (result.stop, "said", -(2**63))
+    assert end.warnings == result.warnings
+    assert image is not None
+    assert torch.equal(image, result.adversarial)
     assert (end.distance, end.cost) == (result.distance, result.ledger.cost)
     assert (end.queries, end.flagged) == (result.ledger.queries, result.ledger.flagged)
-    assert back.ledger == result.ledger
-    assert back.improvements == result.improvements
-    assert back.trace == result.trace
-    assert [back.distance_at(b) for b in (50, 300)] == [result.distance_at(b) for b in (50, 300)]
+    assert trace.ledger(prices, tb.Goal.leave({0}), None) == result.ledger
+    assert trace.improvements == result.improvements
+    assert trace.steps == result.trace
 
 
-def test_a_trace_is_decoded_in_parts() -> None:
+def test_a_trace_is_read_without_its_steps() -> None:
     boundary = half_space(distance=0.3, shape=(3, 8, 8))
     [result] = tb.run(tb.preset("a-cgba"), boundary.model(), boundary.source[None], [0], budget=300)
-    trace = Trace(codec.pack_trace(result), Path())
-    assert trace.improvements == result.improvements
-    assert "_values" not in vars(trace)  # the steps were not decoded for that
-    assert (tuple(trace.steps), trace.counts) == (result.trace, result.ledger.counts)
+    account, _ = codec.pack_trace(result)
+    trace = codec.unpack_trace(account, None)
+    assert (trace.improvements, trace.counts) == (result.improvements, result.ledger.counts)
+    assert trace.steps == ()
 
 
 # -- what a store says about its study ------------------------------------------------------------
 
 
 def through_json(record: StudyRecord) -> StudyRecord:
-    return StudyRecord.from_json(json.loads(json.dumps(record.to_json())))
+    read = from_json(StudyRecord, json.loads(json.dumps(record.to_json())))
+    assert isinstance(read, StudyRecord)
+    return read
 
 
 def test_a_record_comes_back_as_it_was(path: Path) -> None:
     record = sample_record(shard=3, settings={"price": 2.5}, experiment="clip", scale="s")
     assert through_json(record) == record
     assert through_json(sample_record()) == sample_record()
-    with Store.open(path, write=False) as store:
+    full = sample_record(
+        norm=Metric.LINF,
+        shape=(3, 8, 8),
+        resizing=Resizing((40, 50), 32),
+        exactness={"net": Exactness(Seen.LOGITS, shapes=(1, 64))},
+        kept=Kept((1, 5), {"net": (0, 1)}, {"net": 6}),
+        detector=DetectorRecord(
+            "module:detector", 2.0, None, {"net": BenignStats({"crops": Sessions(3, 1, 30, 2)})}
+        ),
+    )
+    assert through_json(full) == full
+    with Store(path, write=False) as store:
         assert store.study == sample_record()
 
 
@@ -216,12 +222,12 @@ def test_the_parts_of_an_attack_are_named_field_by_field() -> None:
 
 
 def test_what_was_recorded_comes_back_in_order(path: Path) -> None:
-    with Store.open(path, write=True) as store:
+    with Store(path, write=True) as store:
         store.record(pack_answers([answered(0, 0, [3]), answered(5, 0, [4])]))
         store.record(pack_answers([answered(0, 1, [1, 2]), answered(0, 1, [7], run=1)]))
-        with Store.open(path, write=False) as reader:  # while it is written
+        with Store(path, write=False) as reader:  # while it is written
             assert plain(reader.answers({0, 5})) == plain(store.answers({0, 5}))
-    with Store.open(path, write=False) as store:
+    with Store(path, write=False) as store:
         assert store.images() == [row[1:] for row in IMAGES]
         found = plain(store.answers({0, 9}))
         assert found == {
@@ -230,7 +236,7 @@ def test_what_was_recorded_comes_back_in_order(path: Path) -> None:
 
 
 def test_a_cell_begun_anew_has_no_history_before_that(path: Path) -> None:
-    with Store.open(path, write=True) as store:
+    with Store(path, write=True) as store:
         store.record(pack_answers([answered(0, 0, [3]), answered(1, 0, [4])]))
         store.restart(0, "why")
         assert plain(store.answers({0, 1})) == {1: [(1, 0, 0, 0, [4], 0.0)]}
@@ -242,7 +248,7 @@ def test_a_cell_begun_anew_has_no_history_before_that(path: Path) -> None:
 
 def test_a_reader_cannot_write(path: Path) -> None:
     with (
-        Store.open(path, write=False) as store,
+        Store(path, write=False) as store,
         pytest.raises(StoreError, match=r"cannot be written: attempt to write a readonly"),
     ):
         store.record(pack_answers([answered(0, 0, [1])]))
@@ -252,14 +258,14 @@ def test_a_reader_cannot_write(path: Path) -> None:
 
 
 def test_a_second_writer_is_told_who_the_first_is(path: Path) -> None:
-    with Store.open(path, write=True):
+    with Store(path, write=True):
         with pytest.raises(FileError) as told:
-            Store.open(path, write=True)
+            Store(path, write=True)
         assert f"in use by another process (process {os.getpid()})" in str(told.value)
         assert "wait until it ends, or stop it" in str(told.value)
-        with Store.open(path, write=False) as reader:
+        with Store(path, write=False) as reader:
             assert reader.study.text == "x"
-    with Store.open(path, write=True):
+    with Store(path, write=True):
         pass
 
 
@@ -281,10 +287,10 @@ def test_a_lock_left_by_a_killed_process_does_not_matter(path: Path) -> None:
         assert other.stdout is not None
         assert other.stdout.readline() == b"locked\n"
         with pytest.raises(FileError, match=r"another process \(process 1\)"):
-            Store.open(path, write=True)
+            Store(path, write=True)
         other.kill()
     assert lock.read_bytes() == b"process 1\n"
-    with Store.open(path, write=True):
+    with Store(path, write=True):
         assert lock.read_text() == f"process {os.getpid()}\n"
 
 
@@ -292,10 +298,10 @@ def test_an_error_on_opening_gives_the_lock_back(path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version=99")
     with pytest.raises(FileError, match="schema 99"):
-        Store.open(path, write=True)
+        Store(path, write=True)
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA user_version={SCHEMA}")
-    with Store.open(path, write=True):
+    with Store(path, write=True):
         pass
 
 
@@ -307,14 +313,14 @@ def refused(path: Path, words: str) -> None:
     before = path.read_bytes() if path.exists() else None
     for write in (False, True):
         with pytest.raises(FileError, match=words) as told:
-            Store.open(path, write=write)
+            Store(path, write=write)
         assert "\n" not in str(told.value)
         assert str(path) in str(told.value)
     assert (path.read_bytes() if path.exists() else None) == before
 
 
 def test_a_file_cut_short(path: Path) -> None:
-    with Store.open(path, write=True) as store:
+    with Store(path, write=True) as store:
         for ask in range(40):
             store.record(pack_answers([answered(0, ask, list(range(2000)))]))
     whole = path.read_bytes()
@@ -324,7 +330,7 @@ def test_a_file_cut_short(path: Path) -> None:
     path.write_bytes(whole[:50])
     refused(path, "not a study's|cannot be used")
     path.write_bytes(whole)
-    with Store.open(path, write=True) as store:
+    with Store(path, write=True) as store:
         assert len(store.answers({0})[0]) == 40
 
 
@@ -353,7 +359,7 @@ def test_a_checkpoint_that_was_cut_off(path: Path, tmp_path: Path) -> None:
     """The log is copied into the file page by page; a kill after the first loses nothing."""
     folder = tmp_path / "killed"
     folder.mkdir()
-    store = Store.open(path, write=True)
+    store = Store(path, write=True)
     store._connection.execute("PRAGMA wal_autocheckpoint=0")
     rng = np.random.default_rng(0)
     for ask in range(60):
@@ -369,7 +375,7 @@ def test_a_checkpoint_that_was_cut_off(path: Path, tmp_path: Path) -> None:
         file.write(after[:4096])  # the first page says how many there are; the others are not there
     assert copy.stat().st_size < len(after)
     for write in (False, True, False):
-        with Store.open(copy, write=write) as found:
+        with Store(copy, write=write) as found:
             assert plain(found.answers({0})) == wanted
 
 
@@ -395,13 +401,13 @@ def fill(store: Store) -> int:
 
 
 def test_a_database_that_may_not_grow(path: Path) -> None:
-    with Store.open(path, write=True) as store:
+    with Store(path, write=True) as store:
         store._connection.execute("PRAGMA max_page_count=40")
         done = fill(store)
         assert done > 5
         with pytest.raises(StoreError, match="database or disk is full"):
             store.record(pack_answers([answered(1, 0, list(range(5000)) * 4)]))
-    with Store.open(path, write=True) as store:
+    with Store(path, write=True) as store:
         found = store.answers({0, 1})
         assert list(found) == [0]
         assert [a.ask for a in found[0]] == list(range(done))
@@ -412,23 +418,23 @@ def test_a_full_disk(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "small", "400k") as folder:
         path = folder / "shard-0.sqlite"
         Store.create(path, sample_record(), IMAGES)
-        with Store.open(path, write=True) as store:
+        with Store(path, write=True) as store:
             done = fill(store)
             assert done > 5
             assert len(store.answers({0})[0]) == done
-        with Store.open(path, write=False) as store:
+        with Store(path, write=False) as store:
             assert len(store.answers({0})[0]) == done
         (folder / "more").write_bytes(b"")
         with contextlib.suppress(OSError), open(folder / "more", "wb", buffering=0) as file:
             while True:
                 file.write(b"\0" * 512)
         # Not a block is left: told, or managed all the same.
-        with contextlib.suppress(StoreError), Store.open(path, write=True) as store:
+        with contextlib.suppress(StoreError), Store(path, write=True) as store:
             assert len(store.answers({0})[0]) == done
-        with Store.open(path, write=False) as store:
+        with Store(path, write=False) as store:
             assert len(store.answers({0})[0]) == done
         remount(folder, "size=4m")
-        with Store.open(path, write=True) as store:
+        with Store(path, write=True) as store:
             assert len(store.answers({0})[0]) == done
             store.record(pack_answers([answered(0, done, [1])]))
 
@@ -442,13 +448,13 @@ def test_a_disk_that_is_full_before_the_first_batch(tmp_path: Path) -> None:
             while True:
                 file.write(b"\0" * 512)
         told = pytest.raises(StoreError, match=r"cannot be written.*is safe: free some space")
-        with told as found, Store.open(path, write=True) as store:
+        with told as found, Store(path, write=True) as store:
             store.record(pack_answers([answered(0, 0, list(range(3000)))]))
         assert "\n" not in str(found.value)
-        with Store.open(path, write=False) as store:
+        with Store(path, write=False) as store:
             assert store.images() == [row[1:] for row in IMAGES]
         (folder / "more").unlink()
-        with Store.open(path, write=True) as store:
+        with Store(path, write=True) as store:
             store.record(pack_answers([answered(0, 0, [1])]))
 
 
@@ -465,17 +471,17 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "small", "4m") as folder:
         path = folder / "shard-0.sqlite"
         Store.create(path, sample_record(), IMAGES)
-        with Store.open(path, write=True) as store:
+        with Store(path, write=True) as store:
             store.record(pack_answers([answered(0, 0, [1])]))
             store.record(pack_answers([answered(0, 1, [2])]))
             for file in folder.glob("shard-0.sqlite*"):
                 shutil.copy(file, tmp_path)
         wanted = plain({0: [answered(0, 0, [1]), answered(0, 1, [2])]})
         remount(folder, "ro")
-        with Store.open(path, write=False) as store:
+        with Store(path, write=False) as store:
             assert plain(store.answers({0})) == wanted
         with pytest.raises(FileError, match=r"cannot be written.*writable") as told:
-            Store.open(path, write=True)
+            Store(path, write=True)
         assert "\n" not in str(told.value)
         remount(folder, "rw")
         path.unlink()
@@ -483,7 +489,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
             shutil.copy(file, folder)
         assert (folder / "shard-0.sqlite-wal").stat().st_size
         remount(folder, "ro")
-        with Store.open(path, write=False) as store:
+        with Store(path, write=False) as store:
             assert plain(store.answers({0})) == wanted
 
 
@@ -492,15 +498,15 @@ def test_a_folder_without_permission_to_write(path: Path) -> None:
     path.parent.chmod(0o500)
     try:
         with pytest.raises(FileError, match=r"cannot be written.*Make it writable"):
-            Store.open(path, write=True)
-        with Store.open(path, write=False) as store:
+            Store(path, write=True)
+        with Store(path, write=False) as store:
             assert store.study.text == "x"
     finally:
         path.parent.chmod(0o700)
 
 
 def test_a_damaged_batch_is_told(path: Path) -> None:
-    with Store.open(path, write=True) as store:
+    with Store(path, write=True) as store:
         store.record(pack_answers([answered(0, 0, [1, 2])]))
         store._connection.execute("UPDATE batches SET content = x'00112233'")
         store._connection.commit()

@@ -356,12 +356,12 @@ def test_shards_are_run_by_as_many_processes_as_there_are_cores_now(
     monkeypatch.setattr("tollbox.workers.executors.cores", lambda: 1)
     assert not case.run(Net()).unfinished
     assert contents(case.out) == wanted
-    with Store.open(shard_path(case.out, 0), write=True) as store:
+    with Store(shard_path(case.out, 0), write=True) as store:
         store.forget([0, 3])
     case.run(Net(), force_workers=True)
-    with Store.open(shard_path(case.out, 0), write=True) as store:
+    with Store(shard_path(case.out, 0), write=True) as store:
         store.forget([0, 3])
-    with Store.open(shard_path(case.out, 2), write=True) as store:
+    with Store(shard_path(case.out, 2), write=True) as store:
         store.forget([2])
     case.run(Net(), force_workers=True)
     assert contents(case.out) == wanted
@@ -532,7 +532,7 @@ def test_another_study_in_the_folder_is_told(case: Case) -> None:
 def another_version(case: Case) -> None:
     """As if another version of the package drew other random numbers."""
     case.text = case.text.replace('name = "small"', 'name = "small"\nseeds = [9]')
-    with Store.open(case.out / "shard-0.sqlite", write=True) as store:
+    with Store(case.out / "shard-0.sqlite", write=True) as store:
         rewrite_record(store, "text", case.text)
         rewrite_record(store, "environment", {**vars(store.study.environment), "torch": "0.4"})
 
@@ -542,7 +542,7 @@ def test_cells_that_diverge_are_named_and_begun_anew_if_that_is_wanted(case: Cas
     half_done(case)
     done = contents(case.out)
     assert 0 < len(done) < 12
-    with Store.open(case.out / "shard-0.sqlite", write=False) as store:
+    with Store(case.out / "shard-0.sqlite", write=False) as store:
         begun = set(store.answers(set(range(12)))) - set(done)
     assert begun
     another_version(case)
@@ -608,7 +608,7 @@ def test_failed_cells_are_run_again_if_that_is_wanted_and_no_others(case: Case) 
     assert contents(case.out) == done
     case.run(net, failed=True)
     assert contents(case.out) == wanted
-    with Store.open(case.out / "shard-0.sqlite", write=False) as store:
+    with Store(case.out / "shard-0.sqlite", write=False) as store:
         told = store.answers(set(range(12)))
     last = max(a.ask for cell in failed for a in told[cell])
     assert last > 1  # they went on from where they had failed

@@ -19,7 +19,7 @@ from tollbox.studies import StudyResults
 from tollbox.studies.create import Part
 from tollbox.studies.merge import merge_parts
 from tollbox.studies.status import StudyStatus
-from tollbox.studies.store.store import Store, read_record, shard_path, shard_paths
+from tollbox.studies.store.store import Store, read_record, shard_path
 
 CELLS = 12
 
@@ -53,7 +53,7 @@ def test_parts_merged_are_the_study(small: StudyFolder, count: int) -> None:
         assert all(found[cell] == wanted[cell] for cell in found)
         seen |= set(found)
         with StudyStatus(folder) as status:
-            assert status.cells == len(found) == sum(s.cells for s in status.status())
+            assert status.record.cells == len(found) == sum(s.cells for s in status.status())
             assert all(s.done == s.cells for s in status.status())
     assert seen == set(wanted) == set(range(CELLS))
     if count == 1:
@@ -72,16 +72,19 @@ def test_parts_with_several_workers_have_several_shards_each(small: StudyFolder)
     wanted = whole(small)
     small.file.write_text("workers = 2\n" + small.file.read_text())
     folders = run_parts(small, 3)
-    assert [path.name for path in shard_paths(folders[1])] == ["shard-1.sqlite", "shard-4.sqlite"]
+    with StudyStatus(folders[1]) as status:
+        names = [store.path.name for store in status.stores]
+    assert names == ["shard-1.sqlite", "shard-4.sqlite"]
     merge_parts(small.folder / "merged", folders).close()
-    assert len(shard_paths(small.folder / "merged")) == 6
+    with StudyStatus(small.folder / "merged") as status:
+        assert len(status.stores) == 6
     assert contents(small.folder / "merged") == wanted
 
 
 @pytest.mark.slow
 def test_unfinished_parts_are_merged_and_resumed(small: StudyFolder) -> None:
     wanted, folders = whole(small), run_parts(small, 3)
-    with Store.open(shard_paths(folders[2])[0], write=True) as store:
+    with Store(shard_path(folders[2], 2), write=True) as store:
         store.forget([5, 8])
     with merge_parts(small.folder / "merged", folders) as merged:
         assert len(merged) == CELLS - 2
@@ -136,7 +139,7 @@ def test_what_was_begun_otherwise_is_named(
     small: StudyFolder, key: str, value: object, words: str
 ) -> None:
     folders = run_parts(small, 2)
-    with Store.open(shard_path(folders[1], 1), write=True) as store:
+    with Store(shard_path(folders[1], 1), write=True) as store:
         begun = store.study.to_json()
         if key == "environment":
             value = {**begun[key], **value}  # type: ignore[dict-item]
@@ -150,7 +153,7 @@ def test_what_was_begun_otherwise_is_named(
 
 def test_other_images_are_told(small: StudyFolder) -> None:
     folders = run_parts(small, 2)
-    with Store.open(shard_path(folders[1], 1), write=True) as store:
+    with Store(shard_path(folders[1], 1), write=True) as store:
         store._connection.execute("UPDATE images SET label = label + 1 WHERE place = 2")
         store._connection.commit()
     refused(small, folders, "its images differ")
@@ -158,7 +161,7 @@ def test_other_images_are_told(small: StudyFolder) -> None:
 
 def test_where_it_was_run_and_under_which_python_may_differ(small: StudyFolder) -> None:
     wanted, folders = whole(small), run_parts(small, 2)
-    with Store.open(shard_path(folders[1], 1), write=True) as store:
+    with Store(shard_path(folders[1], 1), write=True) as store:
         begun = store.study.to_json()
         changed = {**begun["environment"], "device": "cuda (other)", "python": "3.99"}
         rewrite_record(store, "environment", changed)
@@ -167,15 +170,15 @@ def test_where_it_was_run_and_under_which_python_may_differ(small: StudyFolder) 
     assert contents(small.folder / "merged") == wanted
 
 
-@pytest.mark.parametrize("table", ["batches", "traces", "file"])
+@pytest.mark.parametrize("table", ["batches", "results", "file"])
 def test_a_damaged_part_is_told(small: StudyFolder, table: str) -> None:
     folders = run_parts(small, 2)
     path = shard_path(folders[1], 1)
     if table == "file":
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     else:
-        column = "content" if table == "batches" else "trace"
-        with Store.open(path, write=True) as store:
+        column = "content" if table == "batches" else "steps"
+        with Store(path, write=True) as store:
             store._connection.execute(f"UPDATE {table} SET {column} = x'00ff00'")
             store._connection.commit()
     refused(small, folders, r"shard-1.sqlite (is damaged|has been cut short|cannot be used)")
@@ -183,7 +186,7 @@ def test_a_damaged_part_is_told(small: StudyFolder, table: str) -> None:
 
 def test_a_part_that_is_being_run_is_not_merged(small: StudyFolder) -> None:
     folders = run_parts(small, 2)
-    with Store.open(shard_path(folders[0], 0), write=True):
+    with Store(shard_path(folders[0], 0), write=True):
         refused(small, folders, "in use by another process")
 
 

@@ -16,7 +16,7 @@ from tollbox.errors import FileError, InputError
 from tollbox.report.page import alarms as alarms_of
 from tollbox.studies import StudyResults
 from tollbox.studies.status import StudyStatus
-from tollbox.studies.store.store import Store, shard_paths
+from tollbox.studies.store.store import Store, shard_path
 from tollbox.workers.executors import Stopper
 
 GUARD = """
@@ -191,8 +191,8 @@ def test_the_page_of_a_report_has_alarms_beside_benign_sessions(case: Case):
 
 def test_the_record_is_read_as_it_was_written(case: Case):
     case.run(Net())
-    [path] = shard_paths(case.out)
-    with Store.open(path, write=False) as store:
+    path = shard_path(case.out, 0)
+    with Store(path, write=False) as store:
         record = store.study
     [parts] = [v for k, v in record.fingerprint.items() if k.startswith("the detector")]
     assert parts == {

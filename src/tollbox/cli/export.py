@@ -50,7 +50,8 @@ def export(
     out = options.out or tables.export_folder(folder, options.price, options.format)
     if options.price is not None and not options.price >= 0:
         raise InputError(f"is {options.price}", expected="0 or more, or inf", input="price")
-    tables.check_format(options.format)
+    if options.format == "parquet":
+        tables.parquet_packages()  # before the study is read
     with StudyResults(folder) as results:
         tables.check_folder(results, out)
         with staged(out, tables.FILES) as stage:

@@ -40,15 +40,15 @@ def resume(
     from ..studies.events import Options
     from ..studies.fingerprint import recorded_study
     from ..studies.inputs import load
-    from ..studies.store.store import Store, shard_paths
+    from ..studies.status import StudyStatus
     from . import attack_files, audit
     from .hints import page_hint
     from .output import say
     from .study_run import cluster_of, keeping, run_left, say_end
 
     limit, cluster = seconds(options.time_limit), cluster_of(options)
-    with Store.open(shard_paths(folder)[0], write=False) as store:
-        record = store.study
+    with StudyStatus(folder) as status:
+        record = status.record
     how = Options(
         rerun=options.rerun,
         failed=options.failed,

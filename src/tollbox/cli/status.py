@@ -34,7 +34,7 @@ def status(folder: Annotated[Path, FOLDER], /, *, json: Annotated[bool, JSON] = 
         series, running, failures = study.status(), study.running, study.failures()
         notes = study.warnings
         sentences = [*study.kept, *study.sizes, *study.exactness, *study.detector]
-        left = study.cells - sum(each.done for each in series)
+        left = study.record.cells - sum(each.done for each in series)
         if json:
             print_json(_values(study, series, failures, running, [*notes, *sentences]))
             return 0
@@ -90,9 +90,9 @@ def _values(
         "part": record.part + 1,
         "parts": record.parts,
         "norm": record.norm,
-        "cells": study.cells,
+        "cells": record.cells,
         "done": done,
-        "left": study.cells - done,
+        "left": record.cells - done,
         "failed": sum(each.failed for each in series),
         "queries": sum(each.queries for each in series),
         "running": running,

@@ -166,10 +166,10 @@ def _unfit_models(results: StudyResults) -> tuple[list[str], bool]:
         number for number, cells in enumerate(suspect_cells) if 0 < len(cells) == here[number]
     ]
     labels = {number: Counter[int]() for number in suspects}
-    for cell, _, trace in results.traces() if suspects else ():
-        if cell // cells_each in labels:
+    for end, trace in results.runs() if suspects else ():
+        if end.cell // cells_each in labels:
             for tally in trace.counts.values():
-                labels[cell // cells_each] += tally
+                labels[end.cell // cells_each] += tally
     sentences = [
         hints.unfit_model(
             f"the model {models[number].name!r}",

@@ -139,11 +139,6 @@ class BenignStats:
     def all(self) -> Sessions:
         return sum(self.kinds.values(), Sessions())
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> BenignStats:
-        kinds = {name: Sessions(**counts) for name, counts in values["kinds"].items()}
-        return cls(kinds, tuple(values["missing"]))
-
     @property
     def sentence(self) -> str:
         total, found = self.all, "There are no benign sessions to compare with."

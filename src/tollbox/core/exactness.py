@@ -7,10 +7,9 @@ plain data and needs no torch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
 
 
 class Seen(StrEnum):
@@ -78,11 +77,6 @@ class Exactness:
         batches became smaller, or a point was answered differently the second time."""
         texts = sorted(set(warnings))
         return replace(self, ended="; ".join(texts)) if self.known and texts else self
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Exactness:
-        tuples = {name: tuple(values[name]) for name in ("matters", "shapes")}
-        return cls(**{**values, **tuples, "seen": Seen(values["seen"])})
 
 
 NOT_CHECKED = Exactness()

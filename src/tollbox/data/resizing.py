@@ -10,11 +10,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ..core.preprocessing import Preprocessing
 from ..core.validation import check_whole, require, shown
@@ -76,11 +76,6 @@ class Resizing:
             large = f"is {_words(self.crop)}, but {mention('resize')} is {_words(self.resize)}"
             remedy = f"make {mention('resize')} larger, or the crop smaller"
             raise InputError(large, expected=SMALLER_CROP, remedy=remedy, input="crop")
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Resizing:
-        pairs: dict[str, Any] = {k: tuple(v) for k, v in values.items() if isinstance(v, list)}
-        return cls(**{**values, **pairs})
 
     def __str__(self) -> str:
         """Return the words that follow "images are"."""

@@ -128,14 +128,12 @@ def series_of(results: StudyResults, rule: DistanceRule = DistanceRule.HARD) -> 
     """Return the series of a study with their runs."""
     curves = defaultdict[int, list[CellCurve]](list)
     misclassified = Counter[int]()
-    ends = {end.cell: end for end in results.finished()}
-    for cell, place, trace in results.traces():
-        if cell not in ends:  # it finished after `ends` was read
-            continue
-        if ends[cell].stop is Stop.ALREADY_MISCLASSIFIED:
+    for end, trace in results.runs(steps=True):
+        place = results.grid.place(end.cell)
+        if end.stop is Stop.ALREADY_MISCLASSIFIED:
             misclassified[place.series.number] += 1
         else:
-            curves[place.series.number].append(_curve(results, place, ends[cell], trace, rule))
+            curves[place.series.number].append(_curve(results, place, end, trace, rule))
     for runs in curves.values():
         runs.sort(key=lambda run: (run.image, run.seed))
     return [

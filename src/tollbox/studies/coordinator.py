@@ -1,138 +1,114 @@
-"""The coordinator of a study: the only owner of its stores. It hands out cells and saves results.
+"""The coordinator of a study: the only owner of its stores, and the supervisor of its workers.
 
 1. Workers request cells, a few at a time, each with its recorded answers. The coordinator commits
    what they send before it acknowledges it, so labels are durable before an attack sees them
    (rule 9). Nothing else writes to the stores.
 2. Each start of a worker has an epoch, which all its messages carry. When the worker is lost, its
    epoch is over and its cells return. A message of an old epoch, or about a cell that another
-   worker has, is refused and changes nothing.
+   worker has, is refused and changes nothing. So each cell is in one worker at a time.
 3. A worker gets the cells of its own shard first, and then those of other shards. A cell that was
    in progress in `MOST_DEATHS` workers that died, without a label in between, is not tried again.
-4. Each cell is in one worker at a time. Results are those of one worker (rule 4).
-5. A finished cell is saved. A cell that is interrupted, or reaches the time limit, is not: its
-   answers are recorded, and it continues when the study is resumed.
-6. The time between two batches of a worker is divided among the series in the batch, by their rows.
+4. A finished cell is saved. A cell that is interrupted, or reaches the time limit, continues from
+   its recorded answers when the study is resumed.
+5. The time between two batches of a worker is divided among the series in the batch, by their rows.
    It is written every few seconds; a process that is killed loses only that.
-7. A cell whose queries no longer match the recording is reported and left unchanged. With `rerun`
+6. A cell whose queries no longer match the recording is reported and left unchanged. With `rerun`
    it is restarted.
+7. A worker whose process died continues in a new one. The second time, it waits for a free process,
+   with one process fewer, since memory may be short. The third time it ends, so a model that always
+   kills its process does not loop for ever. A worker that ran out of memory waits at once; if its
+   process was the only one, it ends.
+8. On a cluster, processes die with their nodes, and memory is that of many machines. There a worker
+   continues elsewhere, at most nine times while no cell finishes.
+9. At the time limit, a worker stops after the batch in progress. If the model does not return, the
+   process is killed after a grace time: the largest of `GRACE_SECONDS`, `GRACE_SHARE` of the limit,
+   and twice the longest time between two reports so far, since batches may be slow. One clock
+   serves all workers. It starts when the first worker has loaded its images.
+
+Messages of a worker are tuples of a kind, the worker's epoch, and the content. Requests:
+
+    start   answered with the epoch, the recorded images, and the seconds left; has epoch 0
+    share   model; answered with the number of its cells to run at a time, 0 if none is left
+    take    model; answered with [(cell, its recorded answers or None), ...], empty if none is left
+    record  the labels of a batch (`pack`); answered with True once they are committed
+
+Reports, in addition to events: "ended" with a cell and its result, and "diverged" with a cell, the
+first difference, and what has changed since the study was created.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..core.result import Result
 from ..engine.journal import Answered
-from ..workers.executors import Loss, OnLoss
-from .events import CellEnded, Event, Options, Outcome
+from ..workers.executors import Loss, OnLoss, Stopper
+from .events import CellEnded, Event, Options, Outcome, Tell, WorkerLost
 from .store.codec import pack_answers
-from .store.record import StudyRecord
 from .store.store import Store
-from .supervisor import Supervisor
 
 MOST_DEATHS = 3
 MOST_AT_ONCE = 16
 """Maximum number of cells in one answer. Several at once hide the delay of a slow network."""
 WRITE_SECONDS = 5.0
 """Time between two writes of the seconds of each series."""
-
-
-# -- requests and reports of workers --------------------------------------------------------------
-
-
-class Start(NamedTuple):
-    """A worker starts; the answer is `Started`."""
-
-
-class Started(NamedTuple):
-    """What a worker has to know at its start."""
-
-    epoch: int
-    images: list[tuple[str, int, str]]
-    """Recorded content hash, label and name of each image."""
-    seconds: float
-    """Time left."""
-
-
-class Share(NamedTuple):
-    """Request for the number of cells of a model that a worker may run at a time; 0 if none is
-    left."""
-
-    epoch: int
-    model: int
-
-
-class Take(NamedTuple):
-    """Request for the next cells of a model. The answer is a list of cell numbers with their
-    recorded answers, or None for a cell without; it is empty if no cell is left."""
-
-    epoch: int
-    model: int
-
-
-class Record(NamedTuple):
-    """The labels of a batch, by shard: cells with their numbers of rows, and packed answers. The
-    answer is True once they are committed."""
-
-    epoch: int
-    parts: list[tuple[int, Mapping[int, int], bytes]]
-
-
-class Ended(NamedTuple):
-    """A cell has finished, or was interrupted."""
-
-    epoch: int
-    cell: int
-    result: Result
-
-
-class Diverged(NamedTuple):
-    """The queries of a cell no longer match the recording."""
-
-    epoch: int
-    cell: int
-    why: str
-    changes: str
-    """What has changed since the study was created."""
-
-
-# -- the coordinator ------------------------------------------------------------------------------
+AFTER_DEATHS = (OnLoss.NOW, OnLoss.LATER, OnLoss.END)
+"""What happens to a worker at the first, second and third death of its process."""
+ON_CLUSTER = (OnLoss.NOW,) * 9 + (OnLoss.END,)
+"""The same on a cluster, for deaths since a cell last finished."""
+GRACE_SECONDS = 10.0
+GRACE_SHARE = 0.1
+Labels = list[tuple[int, Mapping[int, int], bytes]]
+"""The labels of a batch, by shard: the number of rows of each cell, and the packed answers."""
 
 
 @dataclass
 class WorkerSlot:
-    """A worker as the coordinator sees it."""
+    """A worker as the coordinator sees it, with its cells in progress."""
 
+    shard: int
+    """Shard whose cells it gets first."""
     epoch: int = 0
     cells: set[int] = field(default_factory=set)
-    """Cells in progress."""
     last_batch: float = 0.0
     """When the last batch arrived, or the worker was about to start with a model."""
+    deaths: int = 0
+    last_report: float | None = None
+    """When its process last reported; None before the first time."""
+    longest: float = 0.0
+    """Longest time between two reports of its process."""
 
 
 class Coordinator:
-    """The stores of a folder, open for writing, and the cells that remain."""
+    """The stores of a folder, open for writing, the cells that remain, and their workers."""
 
     def __init__(
         self,
-        stores: Mapping[int, Store],
+        stores: Sequence[Store],
         options: Options,
-        supervisor: Supervisor,
+        workers: int,
+        tell: Tell,
+        stopper: Stopper,
+        cluster: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`stores` are given by shard."""
-        self._stores, self._options, self.supervisor = stores, options, supervisor
+        """Worker n, from 0, runs job n."""
+        self._stores = {store.study.shard: store for store in stores}
+        self._options, self._tell = options, tell
+        self._stopper, self._cluster = stopper, cluster
         self._clock, self._written = clock, clock()
+        self._end: float | None = None
+        """When the time is up; None before the first worker has loaded its images."""
         self._seconds = defaultdict[int, float](float)
         """Seconds by series that are not written yet."""
-        record = next(iter(stores.values())).study
+        self._first, self.folder = stores[0], stores[0].path.parent
+        record = self._first.study
         self._shards, self._width = record.shards, record.width
         self._per_model = len(record.series) * record.width // len(record.models)
         self._left: dict[tuple[int, int], deque[int]] = {}
@@ -140,12 +116,15 @@ class Coordinator:
         self._unread: set[int] = set()
         """Waiting cells whose answers have not been read from the store."""
         self._answers: dict[int, list[Answered]] = {}
-        self._slots = [WorkerSlot() for _ in supervisor.workers]
+        self._slots = [WorkerSlot(stores[n % len(stores)].study.shard) for n in range(workers)]
         self._epoch = 0
         self._deaths: Counter[int] = Counter()
-        self._given_up: set[int] = set()
+        self.out_of_memory = False
+        """Whether a worker ended because memory is too small even for one process."""
+        self.hung = 0.0
+        """Seconds for which a model had not answered when its process was killed."""
         self.outcome = Outcome()
-        for store in stores.values():
+        for store in stores:
             if options.failed:
                 store.forget([end.cell for end in store.results() if end.stop.failed])
             finished = {end.cell for end in store.results()}
@@ -159,69 +138,71 @@ class Coordinator:
         return self._left.setdefault((cell // self._per_model, cell % self._shards), deque())
 
     @property
-    def idle(self) -> bool:
-        """Whether no worker has a cell."""
-        return not any(slot.cells for slot in self._slots)
-
-    @property
     def finished(self) -> bool:
-        """Whether no cell is left that a worker could run."""
-        return self.idle and not any(self._left.values())
+        """Whether no worker has a cell, and none is left that one could run in the time left."""
+        if any(slot.cells for slot in self._slots):
+            return False
+        time_is_up = self._end is not None and self._clock() >= self._end
+        return time_is_up or not any(self._left.values())
 
     def end(self) -> Outcome:
         """Return the outcome; every cell that has not finished is unfinished."""
         self._write_seconds()
-        waiting = [cell for cells in self._left.values() for cell in cells]
-        held = [cell for slot in self._slots for cell in slot.cells]
-        for cell in sorted([*waiting, *held, *self._given_up]):
+        held = [slot.cells for slot in self._slots]
+        for cell in sorted(itertools.chain(*self._left.values(), *held)):
             self.outcome.unfinished.setdefault(cell, None)
         return self.outcome
 
     # -- requests ---------------------------------------------------------------------------------
 
-    def answer(self, job: int, request: Any) -> Any:
+    def answer(self, job: int, request: tuple[Any, ...]) -> Any:
         """Return the answer to a worker's request; None if its epoch is over."""
-        slot = self._slots[job]
-        if isinstance(request, Start):
-            self._take_back(slot, died=False)
-            self._epoch += 1
-            slot.epoch, slot.last_batch = self._epoch, self._clock()
-            images = next(iter(self._stores.values())).images()
-            return Started(slot.epoch, images, self.supervisor.seconds_left())
-        if request.epoch != slot.epoch:
+        slot, (kind, epoch, *content) = self._slots[job], request
+        if kind == "start":
+            return self._start(slot)
+        if epoch != slot.epoch:
             return None
-        if isinstance(request, Record):
-            return self._record(slot, request)
-        queues = [q for (model, _), q in self._left.items() if model == request.model and q]
-        left = sum(map(len, queues))
-        if isinstance(request, Share):
-            slot.last_batch = self._clock()
-            return math.ceil(left / len(self._slots))  # else the first worker would take all
+        if kind == "record":
+            return self._record(slot, *content)
+        return self._take(slot, *content) if kind == "take" else self._share(slot, *content)
+
+    def _start(self, slot: WorkerSlot) -> tuple[int, list[tuple[str, int, str]], float]:
+        self._take_back(slot, died=False)
+        self._epoch += 1
+        now = self._clock()
+        slot.epoch, slot.last_batch = self._epoch, now
+        if self._end is None:
+            self._end = now + self._options.time_limit
+        return slot.epoch, self._first.images(), max(0.0, self._end - now)
+
+    def _share(self, slot: WorkerSlot, model: int) -> int:
+        slot.last_batch = self._clock()
+        left = sum(len(queue) for (of, _), queue in self._left.items() if of == model)
+        return math.ceil(left / len(self._slots))  # else the first worker would take all
+
+    def _take(self, slot: WorkerSlot, model: int) -> list[tuple[int, list[Answered] | None]]:
+        queues = [queue for (of, _), queue in self._left.items() if of == model and queue]
         if not queues:
             return []
-        own = self._left.get((request.model, self.supervisor.workers[job] % self._shards))
-        queue = own or max(queues, key=len)
+        queue = self._left.get((model, slot.shard)) or max(queues, key=len)
+        left = sum(map(len, queues))
         count = max(1, min(MOST_AT_ONCE, len(queue), left // (4 * len(self._slots))))
         if not self._unread.isdisjoint(queue):
-            self._read_answers([cell for cells in queues for cell in cells])
+            unread = self._unread.intersection(itertools.chain(*queues))
+            self._unread -= unread
+            for shard, store in self._stores.items():
+                wanted = {cell for cell in unread if cell % self._shards == shard}
+                self._answers |= store.answers(wanted) if wanted else {}
         cells = [queue.popleft() for _ in range(count)]
         slot.cells.update(cells)
         return [(cell, self._answers.pop(cell, None)) for cell in cells]
 
-    def _read_answers(self, cells: Sequence[int]) -> None:
-        unread = self._unread & set(cells)
-        self._unread -= unread
-        for shard, store in self._stores.items():
-            wanted = {cell for cell in unread if cell % self._shards == shard}
-            if wanted:
-                self._answers |= store.answers(wanted)
-
-    def _record(self, slot: WorkerSlot, request: Record) -> bool | None:
+    def _record(self, slot: WorkerSlot, labels: Labels) -> bool | None:
         """Commit the labels of a batch, and count the time since the last one."""
-        if any(not cells.keys() <= slot.cells for _, cells, _ in request.parts):
+        if any(not cells.keys() <= slot.cells for _, cells, _ in labels):
             return None
         rows = Counter[int]()
-        for shard, cells, content in request.parts:
+        for shard, cells, content in labels:
             self._stores[shard].record(content)
             for cell, count in cells.items():
                 self._deaths.pop(cell, None)
@@ -235,81 +216,111 @@ class Coordinator:
         return True
 
     def _write_seconds(self) -> None:
-        next(iter(self._stores.values())).add_seconds(self._seconds)
+        self._first.add_seconds(self._seconds)
         self._seconds.clear()
         self._written = self._clock()
 
     # -- reports ----------------------------------------------------------------------------------
 
-    def hear(self, report: Event | Ended | Diverged) -> None:
+    def hear(self, report: Event | tuple[Any, ...]) -> None:
         """Process a worker's report; events are passed on."""
-        if not isinstance(report, Ended | Diverged):
-            self.supervisor.tell(report)
+        if not isinstance(report, tuple):
+            self._pass_on(report)
             return
-        cell, epoch = report.cell, report.epoch
-        job = next((n for n, slot in enumerate(self._slots) if slot.epoch == epoch), None)
-        if job is None or cell not in self._slots[job].cells:
-            return  # the epoch is over
-        self._slots[job].cells.remove(cell)
-        if isinstance(report, Ended) and report.result.stop.unfinished:
-            self.outcome.unfinished[cell] = replace(report.result, index=cell)
-        elif isinstance(report, Ended):
-            result, worker = report.result, self.supervisor.workers[job]
-            self._stores[cell % self._shards].save(cell, result)
-            series, queries = cell // self._width, result.ledger.queries
-            self.supervisor.tell(
-                CellEnded(worker, cell, series, result.stop, result.distance, queries)
-            )
-        elif self._options.rerun:
-            self._stores[cell % self._shards].restart(cell, report.why)
+        kind, epoch, cell, *content = report
+        for worker, slot in enumerate(self._slots):
+            if slot.epoch == epoch and cell in slot.cells:  # else the epoch is over
+                slot.cells.remove(cell)
+                if kind == "ended":
+                    self._ended(worker, cell, *content)
+                else:
+                    self._diverged(cell, *content)
+
+    def _ended(self, worker: int, cell: int, result: Result) -> None:
+        if result.stop.unfinished:
+            self.outcome.unfinished[cell] = replace(result, index=cell)
+            return
+        self._stores[cell % self._shards].save(cell, result)
+        if self._cluster:
+            for slot in self._slots:
+                slot.deaths = 0
+        series, queries = cell // self._width, result.ledger.queries
+        self._pass_on(CellEnded(worker, cell, series, result.stop, result.distance, queries))
+
+    def _diverged(self, cell: int, why: str, changes: str) -> None:
+        if self._options.rerun:
+            self._stores[cell % self._shards].restart(cell, why)
             self.outcome.restarted += 1
             self._queue(cell).append(cell)
         else:
-            self.outcome.diverged[cell] = f"{report.why} ({report.changes})"
+            self.outcome.diverged[cell] = f"{why} ({changes})"
+
+    def _pass_on(self, event: Event) -> None:
+        now, slot = self._clock(), self._slots[event.worker]
+        if slot.last_report is not None:
+            slot.longest = max(slot.longest, now - slot.last_report)
+        slot.last_report = now
+        self._tell(event)
 
     # -- losses -----------------------------------------------------------------------------------
 
     def lost(self, loss: Loss) -> OnLoss:
         """Take the cells of a lost worker back; return what happens to the worker."""
-        self._take_back(self._slots[loss.job], died=True)
-        return self.supervisor.lost(loss)
-
-    def overdue(self, job: int) -> bool:
-        return self.supervisor.overdue(job)
+        slot = self._slots[loss.job]
+        self._take_back(slot, died=True)
+        if self._stopper.reason is not None or self.hung:
+            return OnLoss.END
+        if loss.memory and not self._cluster:
+            then = OnLoss.END if loss.alone else OnLoss.LATER
+            how = f"ran out of memory ({loss.how})"
+            self.out_of_memory = self.out_of_memory or loss.alone
+        else:
+            then = (ON_CLUSTER if self._cluster else AFTER_DEATHS)[slot.deaths]
+            how = f"died ({loss.how})"
+            slot.deaths += 1
+        slot.last_report, slot.longest = None, 0.0
+        self._tell(WorkerLost(loss.job, how, then))
+        return then
 
     def _take_back(self, slot: WorkerSlot, died: bool) -> None:
         """End the epoch of a worker, and queue its cells for others."""
         for cell in sorted(slot.cells, reverse=True):
             self._deaths[cell] += died
             if self._deaths[cell] >= MOST_DEATHS:
-                self._given_up.add(cell)
+                self.outcome.unfinished.setdefault(cell, None)  # given up
             else:
                 self._queue(cell).appendleft(cell)
                 self._unread.add(cell)
         slot.cells, slot.epoch = set(), 0
 
+    def overdue(self, job: int) -> bool:
+        """Return whether a worker is silent for longer than the grace time after the time limit."""
+        slot, now = self._slots[job], self._clock()
+        if slot.last_report is None or self._end is None:
+            return False
+        grace = max(GRACE_SECONDS, GRACE_SHARE * self._options.time_limit, 2 * slot.longest)
+        if now <= max(self._end, slot.last_report) + grace:
+            return False
+        self.hung = self.hung or now - slot.last_report
+        return True
 
-@contextmanager
-def open_stores(paths: Mapping[int, Path]) -> Iterator[dict[int, Store]]:
-    """Open the stores of shards for writing."""
-    with ExitStack() as stack:
-        yield {
-            shard: stack.enter_context(Store.open(path, write=True))
-            for shard, path in paths.items()
-        }
+    def hang_message(self) -> str:
+        return (
+            f"time limit reached, and the model has not answered for {self.hung:.0f} s: it was "
+            "stopped. All recorded answers are kept. Resume with "
+            f"`tollbox resume {self.folder}`."
+        )
 
 
-def pack(
-    answers: Sequence[Answered], record: StudyRecord
-) -> list[tuple[int, Mapping[int, int], bytes]]:
-    """Return the answers of a batch in the form of `Record`."""
+def pack(answers: Sequence[Answered], shards: int) -> Labels:
+    """Return the answers of a batch as the coordinator takes them."""
     by_shard = defaultdict[int, list[Answered]](list)
     for answered in answers:
-        by_shard[answered.cell % record.shards].append(answered)
-    parts: list[tuple[int, Mapping[int, int], bytes]] = []
+        by_shard[answered.cell % shards].append(answered)
+    labels: Labels = []
     for shard, some in by_shard.items():
         rows = Counter[int]()
         for answered in some:
             rows[answered.cell] += len(answered.labels)
-        parts.append((shard, rows, pack_answers(some)))
-    return parts
+        labels.append((shard, rows, pack_answers(some)))
+    return labels

@@ -1,7 +1,6 @@
 """Events of a running study, the options of a run, and its outcome.
 
-Workers are numbered. Each has its own process, or runs in the process of the caller. None of the
-options changes a number.
+Workers are numbered from 0. None of the options changes a number in the results.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class WorkerProgress:
     queries: dict[int, int]
     """Queries by series since the run on this model started, including finished cells."""
     spent: dict[int, float]
-    """Cells in progress by series, each counted as the share of its budget that is spent."""
+    """Cells in progress by series, each counted as the share of its limits that is spent."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,6 @@ class WorkerLost:
     how: str
     """What the process did, such as "died (signal 9)"."""
     then: OnLoss
-    """What happens to its cells."""
 
 
 Event = CellEnded | WorkerProgress | ModelStarted | WorkerLost
@@ -63,7 +61,7 @@ Tell = Callable[[Event], None]
 
 @dataclass
 class Outcome:
-    """The outcome of a run."""
+    """How a run ended."""
 
     unfinished: dict[int, Result | None] = field(default_factory=dict)
     """Cells that were interrupted, with their results so far; None if they were not started."""

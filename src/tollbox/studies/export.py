@@ -6,13 +6,12 @@
     images.txt   content hash, label and name of each image, as `images.list` of a study takes it
     export.json  which study it is of
 
-1. Columns and their types are the same in both formats: `COLUMNS` and `STEPS`.
-2. With a price, costs are what the same answers would have cost at it; `counted_price` is the price
-   that the costs of a row are counted at. `price_ratio` is the c* of the run, as a number.
-3. An image that is misclassified without an attack has distance 0 and `already_misclassified`, so
+1. Columns and their types are the same in both formats: `COLUMNS` and `STEPS`. `counted_price` is
+   the price that the costs of a row are counted at, and `price_ratio` the c* of the run.
+2. An image that is misclassified without an attack has distance 0 and `already_misclassified`, so
    that medians can leave it out.
-4. A folder with the export of another study is not changed.
-5. In a CSV file, text that a spreadsheet would read as a formula is marked as text.
+3. A folder with the export of another study is not changed.
+4. In a CSV file, text that a spreadsheet would read as a formula is marked as text.
 """
 
 from __future__ import annotations
@@ -60,12 +59,6 @@ def export_folder(study: Path, price: float | None = None, format: Format = "csv
     return study / (name if price is None else f"{name}-price-{price:.15g}")
 
 
-def check_format(format: Format) -> None:
-    """Raise InputError if the package that writes the format is not installed."""
-    if format == "parquet":
-        _parquet()
-
-
 def check_folder(results: StudyResults, folder: Path) -> None:
     """Raise InputError unless a folder is free, or has only an export of this study."""
     check_free(folder, FILES, replace=True)
@@ -102,24 +95,15 @@ def write_export(
 def steps(results: StudyResults, price: float | None = None) -> Iterator[dict[str, Any]]:
     """Yield a row with the values of `STEPS` for each point with a smaller distance than all before
     it."""
-    stops = {end.cell: end.stop for end in results.finished()}
-    for cell, place, trace in results.traces():
-        if cell not in stops:  # it has just been finished
-            continue
-        shared = results.place_columns(place, price)
-        for row in trace.improvements:
-            cost = row.cost
+    for end, trace in results.runs():
+        row = results.row(end, price)
+        for best in trace.improvements:
+            cost = best.cost
             if price is not None:
-                cost = results.cost_at(price, row.source, row.queries, row.alarms)
-            yield {
-                **shared,
-                "already_misclassified": not stops[cell].attacked,
-                "cost": cost,
-                "flagged": row.source,
-                "queries": row.queries,
-                "distance": row.distance,
-                "norm": str(results.record.norm),
-            }
+                cost = results.cost_at(price, best.source, best.queries, best.alarms)
+            account = {"cost": cost, "flagged": best.source, "queries": best.queries}
+            values = {**row, **account, "distance": best.distance}
+            yield {name: values[name] for name in STEPS}
 
 
 def _write_csv(file: Path, columns: Mapping[str, type], rows: Rows) -> None:
@@ -134,13 +118,8 @@ def _write_csv(file: Path, columns: Mapping[str, type], rows: Rows) -> None:
 
 
 def _write_parquet(file: Path, columns: Mapping[str, type], rows: Rows) -> None:
-    pyarrow, parquet = _parquet()
-    types = {
-        str: pyarrow.string(),
-        int: pyarrow.int64(),
-        float: pyarrow.float64(),
-        bool: pyarrow.bool_(),
-    }
+    pyarrow, parquet = parquet_packages()
+    types = {str: "string", int: "int64", float: "float64", bool: "bool"}
     schema = pyarrow.schema([(name, types[kind]) for name, kind in columns.items()])
     clean = ({name: utf8(value) for name, value in row.items()} for row in rows)
     with parquet.ParquetWriter(file, schema) as writer:
@@ -148,10 +127,10 @@ def _write_parquet(file: Path, columns: Mapping[str, type], rows: Rows) -> None:
             writer.write_table(pyarrow.Table.from_pylist(part, schema=schema))
 
 
-def _parquet() -> tuple[Any, Any]:
+def parquet_packages() -> list[Any]:
+    """Return the modules that write Parquet; raise InputError if they are not installed."""
     names = "pyarrow", "pyarrow.parquet"
-    pyarrow, parquet = (optional(name, "it writes Parquet files", "parquet") for name in names)
-    return pyarrow, parquet
+    return [optional(name, "it writes Parquet files", "parquet") for name in names]
 
 
 def _identity(results: StudyResults) -> str:

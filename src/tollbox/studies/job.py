@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,7 +24,6 @@ import torch
 
 from ..core.cell import Cell
 from ..core.execution import Execution
-from ..core.ledger import Ledger
 from ..core.model import Model
 from ..core.stop import Stop
 from ..engine.batch import default_batch_size, default_live, trial_batch_size
@@ -32,11 +31,10 @@ from ..engine.engine import Engine, Progress
 from ..engine.journal import Answered, History
 from ..errors import TollboxError
 from ..workers.executors import Link
-from .coordinator import Diverged, Ended, Record, Share, Start, Started, Take, pack
+from .coordinator import pack
 from .events import ModelStarted, Options, WorkerProgress
 from .fingerprint import check_unchanged, current_environment, recorded_study
 from .inputs import StudyInputs, load
-from .specs import Tariff
 from .store.record import StudyRecord
 
 REPORT_SECONDS = 0.25
@@ -68,7 +66,6 @@ class WorkerJob:
     """The job of one worker: it runs cells until none remain."""
 
     worker: int
-    """Number of the worker."""
     record: StudyRecord
     folder: Path
     """Folder of the stores, which only the coordinator opens."""
@@ -76,28 +73,35 @@ class WorkerJob:
 
     def __call__(self, load_study: Loader, link: Link) -> None:
         """Load the study, compare it with the record, and run it."""
-        record, folder = self.record, self.folder
-        loaded = load_study(record)
-        run = WorkerRun(self, loaded, link)
-        loaded.check_against(record, run.started.images, folder)
+        run = WorkerRun(self, load_study(self.record), link)
         link.on_stop(run.stop)
         run.run()
 
 
 class WorkerRun:
-    """One run of a worker's job."""
+    """One run of a worker's job. It is the journal of its engines, which the coordinator keeps."""
 
     def __init__(self, job: WorkerJob, loaded: StudyInputs, link: Link) -> None:
-        self.job, self.loaded, self.link = job, loaded, link
-        self.started: Started = self.ask(Start())
-        self.epoch = self.started.epoch
-        self._end = time.monotonic() + self.started.seconds
-        self._stopping = None if self.started.seconds > 0 else Stop.TIME_LIMIT
+        self._job, self._loaded, self._link = job, loaded, link
+        self._epoch = 0
+        self._epoch, images, seconds = self._ask("start")
+        self._end = time.monotonic() + seconds
+        self._stopping = None if seconds > 0 else Stop.TIME_LIMIT
         self._engine: Engine | None = None
+        self._cells: list[int] = []
+        """Number in the grid of each of the engine's cells."""
+        self._answers: dict[int, list[Answered]] = {}
+        """Recorded answers of cells that have not started, by position in the engine."""
+        self._diverged: dict[int, str] = {}
+        """Why cells differ from their recording, by position in the engine."""
+        self._finished: Counter[int] = Counter()
+        """Queries of the engine's finished cells, by series."""
+        self._next_report = 0.0
+        loaded.check_against(job.record, images, job.folder)
 
-    def ask(self, request: Any) -> Any:
+    def _ask(self, kind: str, *content: Any) -> Any:
         """Send a request to the coordinator, and wait for the answer."""
-        answer = self.link.ask(request)
+        answer = self._link.ask((kind, self._epoch, *content))
         if answer is None:
             raise EpochOver("the coordinator no longer accepts answers from this worker.")
         return answer
@@ -110,109 +114,66 @@ class WorkerRun:
 
     def run(self) -> None:
         """Run the remaining cells of all models."""
-        record, folder, study = self.job.record, self.job.folder, self.loaded.study
-        for number, spec in enumerate(study.models):
-            request = Share(self.epoch, number)
-            if self._stopping is not None or not self.ask(request):
+        loaded, record, folder = self._loaded, self._job.record, self._job.folder
+        how = loaded.study.execution
+        for number, spec in enumerate(loaded.study.models):
+            if self._stopping is not None or not self._ask("share", number):
                 continue
-            self.link.report(ModelStarted(self.job.worker, spec.name))
-            model = self.loaded.model(spec)
-            check_unchanged(record, self.loaded.model_fingerprint(spec), folder)
-            size = study.execution.batch_size
-            if study.execution.exact:
+            self._link.report(ModelStarted(self._job.worker, spec.name))
+            model = loaded.model(spec)
+            check_unchanged(record, loaded.model_fingerprint(spec), folder)
+            if how.exact:
                 recorded = record.exactness_of(spec.name)
-                model = self.loaded.exact_model(spec, recorded, folder)
-                size = recorded.shapes[-1]
-            while self._stopping is None and (share := self.ask(request)):
-                self._run_cells(model, number, size, share)
+                model = loaded.exact_model(spec, recorded, folder)
+                how = replace(how, batch_size=recorded.shapes[-1], one_shape=True)
+            while self._stopping is None and (share := self._ask("share", number)):
+                self._run_cells(model, number, how, share)
 
-    def _run_cells(self, model: Model, number: int, size: int | None, share: int) -> None:
-        """Run cells of a model, at most `share` at a time, in batches of `size`."""
-        study, options = self.loaded.study, self.job.options
-        journal = StudyJournal(self, number)
-        rows = size or default_batch_size(model)
+    def _run_cells(self, model: Model, number: int, how: Execution, share: int) -> None:
+        """Run cells of model `number`, at most `share` at a time."""
+        options = self._job.options
+        rows = how.batch_size or default_batch_size(model)
         live = min(share, default_live(rows))
         if options.in_order:
-            live = min(live, max(self.loaded.grid.width, rows // 2))
+            live = min(live, max(self._loaded.grid.width, rows // 2))
+        self._cells, self._answers, self._diverged, self._finished = [], {}, {}, Counter()
         engine = self._engine = Engine(
             model,
-            Execution(
-                batch_size=size,
-                live=live,
-                metered=study.execution.metered,
-                one_shape=study.execution.one_shape or study.execution.exact,
-                time_limit=max(1e-3, self._end - time.monotonic()),
-            ),
+            replace(how, live=live, time_limit=max(1e-3, self._end - time.monotonic())),
             memory=options.share,
-            journal=journal,
-            progress=lambda now: journal.report_progress(now, engine),
+            journal=self,
+            progress=lambda now: self._report_progress(now, engine),
         )
         if self._stopping is not None:
             engine.stop(self._stopping)
-        for result in engine.run(journal.take_cells()):
-            cell, why = journal.cells[result.index], journal.diverged_cells.get(result.index)
+        for result in engine.run(self._take_cells(number)):
+            cell, why = self._cells[result.index], self._diverged.get(result.index)
             if why is not None:
-                now = current_environment(self.loaded.device)
-                changes = self.job.record.environment.changes(now)
-                changes = changes or "nothing is known to have changed"
-                self.link.report(Diverged(self.epoch, cell, why, changes))
+                now = current_environment(self._loaded.device)
+                changes = self._job.record.environment.changes(now)
+                known = changes or "nothing is known to have changed"
+                self._link.report(("diverged", self._epoch, cell, why, known))
                 continue
             if result.stop.failed and engine.sender.exhausted and options.own_process:
                 raise MemoryError(result.reason)
-            if not (study.keep_images or result.stop.unfinished):
+            if not (self._loaded.study.keep_images or result.stop.unfinished):
                 result = replace(result, adversarial=None)
-            self.link.report(Ended(self.epoch, cell, result))
+            self._link.report(("ended", self._epoch, cell, result))
         self._engine = None
 
+    def _take_cells(self, model: int) -> Iterator[Cell]:
+        """Yield cells of a model, each when the engine has room."""
+        while taken := self._ask("take", model):
+            for cell, answers in taken:
+                if answers is not None:
+                    self._answers[len(self._cells)] = answers
+                self._cells.append(cell)
+                yield self._loaded.cell(self._loaded.grid.place(cell))
 
-class StudyJournal:
-    """The journal of one engine, which the coordinator keeps, and the source of its cells."""
-
-    def __init__(self, run: WorkerRun, model: int) -> None:
-        self._run, self._model = run, model
-        self.cells: list[int] = []
-        """Number in the grid of each of the engine's cells."""
-        self._answers: dict[int, list[Answered]] = {}
-        self.diverged_cells: dict[int, str] = {}
-        """Why each diverged cell differs from its recording, by position in the engine."""
-        self._finished: Counter[int] = Counter()
-        """Queries of finished cells, by series."""
-        self._next_report = 0.0
-
-    def take_cells(self) -> Iterator[Cell]:
-        """Yield cells of the model, each when the engine has room."""
-        taken: deque[tuple[int, list[Answered] | None]] = deque()
-        while True:
-            if not taken:
-                taken.extend(self._run.ask(Take(self._run.epoch, self._model)))
-            if not taken:
-                return
-            cell, answers = taken.popleft()
-            if answers is not None:
-                self._answers[len(self.cells)] = answers
-            self.cells.append(cell)
-            yield self._run.loaded.cell(self._run.loaded.grid.place(cell))
-
-    def record(self, answers: Sequence[Answered]) -> None:
-        """Wait until the labels of a batch are committed."""
-        if answers:
-            numbered = [a._replace(cell=self.cells[a.cell]) for a in answers]
-            self._run.ask(Record(self._run.epoch, pack(numbered, self._run.job.record)))
-
-    def history(self, cell: int) -> History | None:
-        """Return the recorded answers of a cell."""
-        answers = self._answers.pop(cell, None)
-        # the rows that were recorded last are queried again, unless each query is billed
-        repeat = not self._run.loaded.study.execution.metered
-        return None if answers is None else History(answers, repeat)
-
-    def diverged(self, cell: int, why: str) -> None:
-        self.diverged_cells[cell] = why
-
-    def report_progress(self, now: Progress, engine: Engine) -> None:
+    def _report_progress(self, now: Progress, engine: Engine) -> None:
         """Report the state of the run every `REPORT_SECONDS`."""
-        grid = self._run.loaded.grid
-        done = [(grid.series_of(self.cells[result.index]), result) for result in now.finished]
+        grid = self._loaded.grid
+        done = [(grid.series_of(self._cells[result.index]), result) for result in now.finished]
         for series, result in done:
             self._finished[series] += result.ledger.queries
         if time.monotonic() < self._next_report:
@@ -222,19 +183,31 @@ class StudyJournal:
         for series, _ in done:  # until the coordinator reports their end
             spent[series] += 1
         for index, ledger in engine.under_way():
-            cell = self.cells[index]
+            cell = self._cells[index]
+            limits = grid.place(cell).series.tariff.limits  # the share of an infinite limit is 0
+            shares = [ledger.queries / limits.max_queries, ledger.flagged / limits.max_flagged]
+            if limits.budget > 0:
+                shares.append(ledger.cost / limits.budget)
             queries[grid.series_of(cell)] += ledger.queries
-            spent[grid.series_of(cell)] += spent_share(ledger, grid.place(cell).series.tariff)
-        self._run.link.report(WorkerProgress(self._run.job.worker, dict(queries), dict(spent)))
+            spent[grid.series_of(cell)] += min(1.0, max(shares))
+        self._link.report(WorkerProgress(self._job.worker, dict(queries), dict(spent)))
 
+    # -- the journal ------------------------------------------------------------------------------
 
-def spent_share(ledger: Ledger, tariff: Tariff) -> float:
-    """Return the share of an image's limits that is spent, from 0 to 1."""
-    limits = tariff.limits  # the share of an infinite limit is 0
-    shares = [ledger.queries / limits.max_queries, ledger.flagged / limits.max_flagged]
-    if tariff.limits.budget > 0:
-        shares.append(ledger.cost / tariff.limits.budget)
-    return min(1.0, max(shares))
+    def record(self, answers: Sequence[Answered]) -> None:
+        """Wait until the labels of a batch are committed."""
+        if answers:
+            numbered = [a._replace(cell=self._cells[a.cell]) for a in answers]
+            self._ask("record", pack(numbered, self._job.record.shards))
+
+    def history(self, cell: int) -> History | None:
+        answers = self._answers.pop(cell, None)
+        # the rows that were recorded last are queried again, unless each query is billed
+        repeat = not self._loaded.study.execution.metered
+        return None if answers is None else History(answers, repeat)
+
+    def diverged(self, cell: int, why: str) -> None:
+        self._diverged[cell] = why
 
 
 @torch.no_grad()

@@ -22,9 +22,10 @@ from ..data.tables import path_of
 from ..errors import FileError, InputError
 from .fingerprint import recorded_study
 from .results import StudyResults
-from .store.connection import check_unlocked
+from .status import StudyStatus
+from .store.connection import in_use
 from .store.record import difference, first_difference
-from .store.store import Store, open_shards, shard_path
+from .store.store import shard_path
 
 MADE_BY_SHARD = "a folder that `tollbox run --shard` made"
 MOST_NAMED = 8
@@ -37,30 +38,30 @@ def merge_parts(out: str | Path, folders: Sequence[str | Path]) -> StudyResults:
     check_free(final)
     if not folders:
         raise InputError("there are no parts", expected=f"at least one, {MADE_BY_SHARD}")
-    parts: dict[int, list[Store]] = {}
+    parts: dict[int, StudyStatus] = {}
     with ExitStack() as opened:
         for folder in folders:
-            stores = open_shards(path_of(folder, "folder"), opened)
-            record = stores[0].study
+            part = opened.enter_context(StudyStatus(folder))
+            record = part.record
             if record.parts == 1:
                 raise FileError(f"{folder} has a whole study", expected=MADE_BY_SHARD)
-            for store in stores:
-                check_unlocked(store.path)
-            first = next(iter(parts.values()), stores)[0]
-            found = _difference(first, stores[0])
+            if part.running:
+                raise in_use(part.folder, part.running[0])
+            first = next(iter(parts.values()), part)
+            found = _difference(first, part)
             if found is not None:
                 raise FileError(
-                    f"{folder} does not belong to {first.path.parent}: {found}",
+                    f"{folder} does not belong to {first.folder}: {found}",
                     remedy="merge parts of one study, started from the same files with the same "
                     "versions",
                 )
             if record.part in parts:
                 raise FileError(
                     f"part {record.part_name} is given twice, as "
-                    f"{parts[record.part][0].path.parent} and as {folder}",
+                    f"{parts[record.part].folder} and as {folder}",
                     remedy="leave one of them out",
                 )
-            parts[record.part] = stores
+            parts[record.part] = part
         missing = [f"{n + 1}/{record.parts}" for n in range(record.parts) if n not in parts]
         if missing:
             more = f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
@@ -68,20 +69,20 @@ def merge_parts(out: str | Path, folders: Sequence[str | Path]) -> StudyResults:
                 f"part {', '.join(missing[:MOST_NAMED])}{more} is missing",
                 remedy="run it with `tollbox run --shard`, and merge all parts",
             )
-        all_stores = [store for stores in parts.values() for store in stores]
-        for store in all_stores:
+        stores = [store for part in parts.values() for store in part.stores]
+        for store in stores:
             store.check_whole()
         with staged(final) as stage:
-            for store in all_stores:
+            for store in stores:
                 target = shard_path(stage.folder, store.study.shard)
                 store.copy_to(target, replace(store.study, parts=1, part=0))
             stage.commit()
     return StudyResults(final)
 
 
-def _difference(first: Store, other: Store) -> str | None:
-    """Return why the shards are not of one study, in words; None if they are."""
-    one, two = first.study, other.study
+def _difference(first: StudyStatus, other: StudyStatus) -> str | None:
+    """Return why the parts are not of one study, in words; None if they are."""
+    one, two = first.record, other.record
     line = first_difference(one.text, two.text)
     if line is not None:
         return f"line {line} of the study differs"
@@ -90,7 +91,7 @@ def _difference(first: Store, other: Store) -> str | None:
     versions = one.environment.changes(two.environment, ignore=("python", "device"))
     if versions:
         return f"it was run under other versions ({versions})"
-    if first.images() != other.images():
+    if first.images != other.images:
         return "its images differ"
     if (change := difference(one.fingerprint, two.fingerprint)) is not None:
         return change

@@ -1,17 +1,15 @@
 """Workers on a Ray cluster: a pool whose workers are actors.
 
-1. The coordinator stays in the driver, the process that the user started: there are the folder, the
-   progress display and Ctrl-C. Workers on a cluster run the same job in the same loop as processes
-   of one machine. A node needs neither the folder nor a shared file system, only the files that the
-   study names.
-2. Ray places workers and watches over them. Each is one call of an actor that lasts as long as the
-   worker. Messages use a channel (`workers/channel.py`): a call of Ray takes a large part of a
-   millisecond of processor time on both sides, and each batch would need two.
+1. The coordinator stays in the driver, the process that the user started. Workers on a cluster run
+   the same job as processes of one machine. A node needs neither the folder nor a shared file
+   system, only the files that the study names.
+2. Each worker is one call of an actor, which Ray places and watches. Messages use a channel
+   (`workers/channel.py`): a call of Ray takes a large part of a millisecond of processor time on
+   both sides, and each batch would need two.
 3. A worker has died when Ray says so, or when its channel has ended. Then its messages are ignored,
    and the coordinator refuses its epoch, even if its node still runs. A worker whose channel has
    ended exits, so none is left when the driver dies.
 4. More workers may be requested than the cluster has room for. Ray starts them when a node joins.
-   The other workers run the cells of a node that leaves.
 5. A node must have the driver's versions of tollbox, torch and numpy, or its worker is refused.
 6. Only the loop calls Ray, since a signal handler must not.
 """
@@ -36,15 +34,13 @@ import torch
 
 from .. import __version__
 from ..core.device import tf32_setting
-from ..core.validation import check_whole, shown
+from ..core.validation import check_whole, require
 from ..data.tables import in_a_line
 from ..data.user_code import optional
 from ..errors import InputError
 from ..workers.channel import Listener
 from ..workers.executors import Inbox, Job, WorkerHandle, WorkerPool
 
-VERSIONS, ADDRESS = "versions", "address"
-"""Reasons to refuse a worker."""
 PROBE_SECONDS = 5.0
 """Time that the address of a cluster is given to answer."""
 LEAVE_SECONDS = 5.0
@@ -65,8 +61,7 @@ class RayWorkers:
     workers: int | None = None
     """Number of workers; by default the number that the cluster has room for at the start."""
     num_gpus: float | None = None
-    """GPUs of each worker, which may be a fraction; by default 1 if the study runs on a GPU, else
-    0."""
+    """GPUs of each worker, also a fraction; by default 1 if the study runs on a GPU, else 0."""
     num_cpus: float = 1.0
     """Cores of each worker."""
 
@@ -75,8 +70,8 @@ class RayWorkers:
         if self.workers is not None:
             check_whole("ray_workers", self.workers, 1)
         for name, value in (("ray_gpus", self.num_gpus), ("num_cpus", self.num_cpus)):
-            if value is not None and not (isinstance(value, int | float) and 0 <= value < math.inf):
-                raise InputError(f"is {shown(value)}", expected="a number, 0 or more", input=name)
+            right = value is None or (isinstance(value, int | float) and 0 <= value < math.inf)
+            require(right, name, value, "a number, 0 or more")
 
     def needs(self, device: torch.device) -> dict[str, float]:
         """Return the resources of a worker for a study on this device."""
@@ -85,7 +80,7 @@ class RayWorkers:
 
     def rooms(self, device: torch.device) -> list[int]:
         """Join the cluster, if this process has not; return the number of workers that fit on each
-        node if nobody else uses it. Raises InputError if there is no cluster, or no room."""
+        node if nobody else uses it. Raise InputError if there is no cluster, or no room."""
         ray = optional("ray", "workers on a cluster need it", "ray")
         if not ray.is_initialized():
             given = os.environ.get("RAY_ADDRESS")
@@ -105,15 +100,14 @@ class RayWorkers:
 
 
 def _check_address(address: str | None, name: str) -> str | None:
-    """Return an address; raises InputError if it is not host:port or None."""
+    """Return an address; raise InputError if it is not host:port or None."""
     host, _, port = str(address).rpartition(":")
-    if address is None or (host and "//" not in host and port.isdecimal()):
-        return address
-    raise InputError(f"is {shown(address)}", expected="host:port, as 10.0.0.1:6379", input=name)
+    right = address is None or bool(host and "//" not in host and port.isdecimal())
+    require(right, name, address, "host:port, as 10.0.0.1:6379")
+    return address
 
 
 def _join(ray: Any, address: str | None) -> None:
-    """Join the cluster; raises InputError if this is not possible."""
     if address is not None:
         host, _, port = address.rpartition(":")
         try:
@@ -146,16 +140,12 @@ def actor_class(ray: Any) -> type:
         """The Ray actor that runs the jobs of one worker."""
 
         def serve(
-            self,
-            versions: dict[str, str],
-            shared: list[Any],
-            meeting: tuple[Any, int, bytes],
-            threads: int,
-            precision: bytes,
-        ) -> tuple[str, str] | None:
-            """Run jobs until the coordinator has no more; return why this is refused, or None.
-            `shared` has a reference to the shared object; `meeting` is the address of the
-            coordinator, the number of this worker and the key."""
+            self, versions: dict[str, str], shared: list[Any], meeting: tuple[Any, ...], how: bytes
+        ) -> dict[str, str] | None:
+            """Run jobs until the coordinator has no more; return the fields of an InputError if
+            this is refused. `shared` has a reference to the shared object; `meeting` is the address
+            of the coordinator, the number of this worker and the key; `how` has threads and
+            precision."""
             here = {name: importlib.import_module(name).__version__ for name in versions}
             differences = [
                 f"{name} is {here[name]} there and {version} here"
@@ -163,13 +153,24 @@ def actor_class(ray: Any) -> type:
                 if here[name] != version
             ]
             if differences:
-                return VERSIONS, ", ".join(differences)
+                return {
+                    "given": f"a node of the Ray cluster has other versions "
+                    f"({', '.join(differences)})",
+                    "expected": "those of this machine",
+                    "remedy": "install the same on all nodes; all recorded answers are kept",
+                }
             try:
                 connection = importlib.import_module("tollbox.workers.channel").connect(*meeting)
             except OSError as error:
-                return ADDRESS, "{}:{}: {}".format(*meeting[0], error)
+                why = "{}:{}: {}".format(*meeting[0], error)
+                return {
+                    "given": f"a node of the Ray cluster does not reach this machine ({why})",
+                    "expected": "that nodes can connect to the driver, at any port",
+                    "remedy": "open the ports, or start the run on another machine; all recorded "
+                    "answers are kept",
+                }
             process = importlib.import_module("tollbox.workers.process")
-            process.work(connection, ray.get(shared.pop()), threads, pickle.loads(precision))
+            process.work(connection, ray.get(shared.pop()), *pickle.loads(how))
             return None
 
     return TollboxWorker
@@ -211,7 +212,7 @@ class RayHandle(WorkerHandle):
             self._last_message = "died", in_a_line(error)[:MOST_CHARACTERS]
         else:
             died = "died", "its job has ended"
-            self._last_message = died if refusal is None else ("error", _refusal(*refusal))
+            self._last_message = died if refusal is None else ("error", InputError(**refusal))
         self.channel.close()
         if self._disconnected is not None or not self.channel.connected:
             self._inbox.put((self, self._last_message))
@@ -238,14 +239,13 @@ class RayHandle(WorkerHandle):
 
 
 class RayPool(WorkerPool[RayHandle]):
-    """The workers of a Ray cluster, to be used as a context manager."""
+    """The workers of a Ray cluster. Use it as a context."""
 
     def __init__(self, config: RayWorkers, device: torch.device, shared: Any) -> None:
         super().__init__()
         rooms, self._needs = config.rooms(device), config.needs(device)
         self.ray = optional("ray", "workers on a cluster need it", "ray")
         self.wanted = config.workers or sum(rooms)
-        """Number of workers that are requested."""
         gpus = self._needs["num_gpus"]
         self.share = min(1.0, gpus) if gpus else 1 / max(rooms)
         """Share of a node's memory, or of a GPU's, that a worker may use."""
@@ -273,16 +273,14 @@ class RayPool(WorkerPool[RayHandle]):
         self._shared = None  # or Ray tries to recover it when the cluster ends
 
     def _spawn(self, count: int) -> None:
-        threads = max(1, round(self._needs["num_cpus"]))
+        how = pickle.dumps((max(1, round(self._needs["num_cpus"])), tf32_setting()))
         versions = {"tollbox": __version__, "torch": torch.__version__, "numpy": np.__version__}
         for _ in range(count):
             worker = RayHandle(self.ray, self._inbox)
             number = self._listener.expect(worker.channel)
             meeting = self._listener.address, number, self._listener.key
             worker.actor = self._actor.options(**self._needs, max_restarts=0).remote()
-            worker.serving = worker.actor.serve.remote(
-                versions, [self._shared], meeting, threads, pickle.dumps(tf32_setting())
-            )
+            worker.serving = worker.actor.serve.remote(versions, [self._shared], meeting, how)
             self._workers.append(worker)
 
     def _pack(self, job: Job) -> bytes:
@@ -308,17 +306,3 @@ def _listen(ray: Any) -> Listener:
             f"workers cannot connect to {host}, which Ray takes for this machine ({error})",
             remedy="give Ray an address that this machine has (`ray start --node-ip-address`)",
         ) from None
-
-
-def _refusal(what: str, why: str) -> InputError:
-    if what == VERSIONS:
-        return InputError(
-            f"a node of the Ray cluster has other versions ({why})",
-            expected="those of this machine",
-            remedy="install the same on all nodes; all recorded answers are kept",
-        )
-    return InputError(
-        f"a node of the Ray cluster does not reach this machine ({why})",
-        expected="that nodes can connect to the driver, at any port",
-        remedy="open the ports, or start the run on another machine; all recorded answers are kept",
-    )

@@ -1,9 +1,8 @@
 """The results of a study so far, read from its folder; nothing is run, and no model is needed.
 
-1. A finished cell is a row; cells that are under way or not started are only counted.
-2. Labels carry no price: `rows(price=...)` gives what the same answers would have cost. For an
+1. Labels carry no price: `rows(price=...)` gives what the same answers would have cost. For an
    attack that plans with the price, that is not what it would have done at that price.
-3. `replayed` runs a cell again from its recorded answers, with a smaller budget if one is given. So
+2. `replayed` runs a cell again from its recorded answers, with a smaller budget if one is given. So
    it finds the adversarial image at any cost, even if none was kept. Only this loads something: the
    images, and the surrogate of an attack.
 """
@@ -11,9 +10,10 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +24,19 @@ from ..core.exactness import Exactness, Seen
 from ..core.execution import Execution
 from ..core.goal import class_name
 from ..core.model import Model
-from ..core.prices import Prices
 from ..core.result import Result, Results
+from ..core.validation import require
 from ..data.tables import utf8
 from ..data.user_code import optional
 from ..engine.engine import Engine
 from ..engine.journal import Answered, History
 from ..errors import InputError, UnknownNameError
 from .fingerprint import attack_fingerprint, check_unchanged, recorded_study, surrogate_name
-from .grid import Grid, Place
+from .grid import Grid
 from .images import digest_of
 from .inputs import StudyInputs, load
 from .status import StudyStatus
-from .store.codec import Trace, build_result, unpack_image
-from .store.connection import reading
+from .store.codec import End, Trace
 from .store.record import DIGEST, difference
 
 COLUMNS: dict[str, type] = {
@@ -64,9 +63,8 @@ COLUMNS: dict[str, type] = {
     "first_alarm_queries": int,
     "first_alarm_flagged": int,
 }
-"""Columns of a finished cell and their types, in all tables."""
-ALARMS = ("alarms", "first_alarm_queries", "first_alarm_flagged")
-"""Columns that are empty without a detector, or if it raised no alarm."""
+"""Columns of a finished cell and their types, in all tables. Those of alarms are empty without a
+detector, and those of the first alarm if there was none."""
 
 
 class StudyResults(StudyStatus):
@@ -79,56 +77,30 @@ class StudyResults(StudyStatus):
         self.study = recorded_study(self.record, files=False)
         self.grid = Grid(self.study, len(self.images), self.record.kept)
 
-    # -- tables -----------------------------------------------------------------------------------
-
     def cost_at(self, price: float, flagged: int, queries: int, alarms: int) -> float:
         """Return what answers and alarms would have cost at c* = price."""
-        prices = _prices(price)
+        source, other = (1.0, 0.0) if math.isinf(price) else (price, 1.0)
         alarm_price = 0.0 if self.study.detector is None else self.study.detector.alarm_price
-        answers = flagged * prices.source + (queries - flagged) * prices.other
-        return answers + alarms * alarm_price
+        return flagged * source + (queries - flagged) * other + alarms * alarm_price
 
     def rows(self, price: float | None = None) -> Iterator[dict[str, Any]]:
-        """Yield a row for each finished cell, with the values of `COLUMNS` in that order.
+        """Return a row for each finished cell, with the values of `COLUMNS` in that order.
 
         With `price`, costs are what the answers would have cost at that c*. `price_ratio` is the c*
-        of the run, the price of the image's class over that of others; it is infinite if others are
-        free.
+        of the run for the image's class; it is infinite if other answers are free.
         """
-        if price is not None and not price >= 0:
-            raise InputError(
-                f"is {price}", expected="a number that is 0 or more, or inf", input="price"
-            )
-        for end in self.finished():
-            place = self.grid.place(end.cell)
-            _, label, name = self.images[place.image]
-            cost = end.cost
-            if price is not None:
-                cost = self.cost_at(price, end.flagged, end.queries, end.alarms)
-            yield {
-                **self.place_columns(place, price),
-                "name": name,
-                "label": label,
-                "stop": end.stop.value,
-                "already_misclassified": not end.stop.attacked,
-                "reason": end.reason,
-                "distance": end.distance,
-                "cost": cost,
-                "queries": end.queries,
-                "flagged": end.flagged,
-                "warnings": "; ".join(end.warnings),
-                "norm": str(self.record.norm),
-                "class": class_name(label, self.record.class_names),
-                "alarms": end.alarms if self.study.detector is not None else None,
-                "first_alarm_queries": end.first_alarm and end.first_alarm.queries,
-                "first_alarm_flagged": end.first_alarm and end.first_alarm.flagged,
-            }
+        right = price is None or price >= 0
+        require(right, "price", price, "a number that is 0 or more, or inf")
+        return (self.row(end, price) for end in self.finished())
 
-    def place_columns(self, place: Place, price: float | None) -> dict[str, Any]:
-        """Return the columns that the rows of a cell and of its steps share."""
-        series, seed, image = place
-        content, label, _ = self.images[image]
+    def row(self, end: End, price: float | None) -> dict[str, Any]:
+        """Return the row of a finished cell; `rows` says what `price` does."""
+        series, seed, image = self.grid.place(end.cell)
+        content, label, name = self.images[image]
         prices = series.tariff.prices.for_source(label, self.study.goal.for_label(label))
+        cost = end.cost
+        if price is not None:
+            cost = self.cost_at(price, end.flagged, end.queries, end.alarms)
         return {
             "model": series.model.name,
             "attack": series.attack.name,
@@ -137,6 +109,21 @@ class StudyResults(StudyStatus):
             "counted_price": series.tariff.name if price is None else f"{price:.15g}",
             "seed": seed,
             "image": content,
+            "name": name,
+            "label": label,
+            "stop": end.stop.value,
+            "already_misclassified": not end.stop.attacked,
+            "reason": end.reason,
+            "distance": end.distance,
+            "cost": cost,
+            "queries": end.queries,
+            "flagged": end.flagged,
+            "warnings": "; ".join(end.warnings),
+            "norm": str(self.record.norm),
+            "class": class_name(label, self.record.class_names),
+            "alarms": end.alarms if self.study.detector is not None else None,
+            "first_alarm_queries": end.first_alarm and end.first_alarm.queries,
+            "first_alarm_flagged": end.first_alarm and end.first_alarm.flagged,
         }
 
     def to_pandas(self, price: float | None = None) -> Any:
@@ -152,11 +139,11 @@ class StudyResults(StudyStatus):
 
     def seconds(self) -> dict[int, float]:
         """Return the time that each series took, by its number, summed over all workers."""
-        total: dict[int, float] = {}
+        total = defaultdict[int, float](float)
         for store in self.stores:
             for series, seconds in store.seconds().items():
-                total[series] = total.get(series, 0.0) + seconds
-        return total
+                total[series] += seconds
+        return dict(total)
 
     @property
     def digest(self) -> str:
@@ -172,13 +159,10 @@ class StudyResults(StudyStatus):
             if spec.surrogate is not None
         }
 
-    # -- runs -------------------------------------------------------------------------------------
-
-    def traces(self) -> Iterator[tuple[int, Place, Trace]]:
-        """Yield the cell, place and trace of each finished cell, shard by shard."""
+    def runs(self, steps: bool = False) -> Iterator[tuple[End, Trace]]:
+        """Yield how each finished cell ended, and its trace, with the steps if asked."""
         for store in self.stores:
-            for cell, trace, _ in store.traces():
-                yield cell, self.grid.place(cell), trace
+            yield from store.runs(steps)
 
     def results(
         self,
@@ -190,38 +174,44 @@ class StudyResults(StudyStatus):
         """Return the results of the finished cells that are chosen, in the order of the grid."""
         tariff = price if price is None or isinstance(price, str) else f"{price:g}"
         study = self.study
-        _check_name("attack", attack, [spec.name for spec in study.attacks])
-        _check_name("price", tariff, [each.name for each in study.tariffs])
-        _check_name("model", model, [spec.name for spec in study.models])
+        for kind, name, names in (
+            ("attack", attack, [spec.name for spec in study.attacks]),
+            ("price", tariff, [each.name for each in study.tariffs]),
+            ("model", model, [spec.name for spec in study.models]),
+        ):
+            if name is not None and name not in names:
+                raise UnknownNameError(kind, name, names)
         results = []
-        for store in self.stores:
-            ends = {end.cell: end for end in store.results()}
-            for cell, trace, packed in store.traces(images=True):
-                series, place_seed, image = self.grid.place(cell)
-                chosen = (
-                    attack in (None, series.attack.name)
-                    and tariff in (None, series.tariff.name)
-                    and model in (None, series.model.name)
-                    and seed in (None, place_seed)
+        pairs = ((store, run) for store in self.stores for run in store.runs(steps=True))
+        for store, (end, trace) in pairs:
+            series, place_seed, image = self.grid.place(end.cell)
+            if not (
+                attack in (None, series.attack.name)
+                and tariff in (None, series.tariff.name)
+                and model in (None, series.model.name)
+                and seed in (None, place_seed)
+            ):
+                continue
+            _, label, name = self.images[image]
+            goal = study.goal.for_label(label)
+            prices = series.tariff.prices.for_source(label, goal)
+            results.append(
+                Result(
+                    index=end.cell,
+                    name=name,
+                    stop=end.stop,
+                    reason=end.reason,
+                    ledger=trace.ledger(prices, goal, study.detector),
+                    adversarial=store.kept_image(end.cell),
+                    improvements=trace.improvements,
+                    trace=trace.steps,
+                    limits=series.tariff.limits,
+                    seed=end.seed,
+                    warnings=end.warnings,
+                    norm=self.record.norm,
+                    first_alarm=end.first_alarm,
                 )
-                if cell not in ends or not chosen:  # not in `ends` if it has just been finished
-                    continue
-                with reading(store.path):
-                    adversarial = unpack_image(packed)
-                _, label, name = self.images[image]
-                results.append(
-                    build_result(
-                        ends[cell],
-                        trace,
-                        adversarial,
-                        name=name,
-                        label=label,
-                        goal=study.goal.for_label(label),
-                        tariff=series.tariff,
-                        norm=self.record.norm,
-                        detector=study.detector,
-                    )
-                )
+            )
         first, exactness = study.models[0].name, Exactness(Seen.NOT_KNOWN)
         if model is not None or len(study.models) == 1:
             exactness = self.exactness_of(model or first)
@@ -235,16 +225,12 @@ class StudyResults(StudyStatus):
         return store.kept_image(cell)
 
     def replayed(self, cell: int, budget: float | None = None) -> Result:
-        """Run a finished cell again from its recorded answers alone; with a smaller budget, to find
-        what it would have reached under that."""
+        """Run a finished cell again from its recorded answers alone, also with a smaller budget."""
         return self.replays([(cell, budget)])[0]
 
     def replays(self, cells: Sequence[tuple[int, float | None]]) -> list[Result]:
-        """Run cells of one model again, each with its budget.
-
-        Refused if the attacks or the noise have changed: the answers would be given to other
-        points.
-        """
+        """Run cells of one model again, each with its budget. Refused if the attacks or the noise
+        have changed: the answers would be given to other points."""
         obstacle = difference(self.record.fingerprint, attack_fingerprint(self.study))
         if obstacle is not None:
             raise InputError(f"these cells cannot be replayed here: {obstacle}.")
@@ -252,34 +238,28 @@ class StudyResults(StudyStatus):
         attacks = dict.fromkeys(place.series.attack for place in places)
         check_unchanged(self.record, inputs.replay_fingerprint(attacks), self.folder)
         [model] = {place.series.model for place in places}
-        answers = self._answers({cell for cell, _ in cells})
+        answers: dict[int, list[Answered]] = {}
+        for store in self.stores:
+            here = {cell for cell, _ in cells if cell in store.study.shard_cells}
+            if here:
+                finished = {end.cell for end in store.results()}
+                answers |= store.answers(here & finished)
+        absent = sorted({cell for cell, _ in cells} - set(answers))
+        if absent:
+            raise InputError(f"cell {absent[0]} is not finished", expected="a finished cell")
         journal = _ReplayJournal([answers[cell] for cell, _ in cells])
         known = self.record.models[model.name]
-        dtype = getattr(torch, known.dtype)
-        silent = Model(_SilentModel(), inputs.device, dtype, known.quantize)
-        runs = [inputs.cell(place, replayed=True) for place in places]
-        for number, (_, budget) in enumerate(cells):
-            if budget is not None:
-                limits = replace(runs[number].limits, budget=budget)
-                runs[number] = replace(runs[number], limits=limits)
+        silent = Model(_silent, inputs.device, getattr(torch, known.dtype), known.quantize)
+        runs = []
+        for place, (_, budget) in zip(places, cells, strict=True):
+            run = inputs.cell(place, replayed=True)
+            limits = run.limits if budget is None else replace(run.limits, budget=budget)
+            runs.append(replace(run, limits=limits))
         engine = Engine(silent, Execution(metered=self.study.execution.metered), journal=journal)
         results = sorted(engine.run(runs), key=lambda result: result.index)
         if journal.divergence is not None:
             raise InputError(f"these cells cannot be replayed here: {journal.divergence}.")
         return results
-
-    def _answers(self, cells: set[int]) -> dict[int, list[Answered]]:
-        """Return the recorded answers of finished cells."""
-        answers: dict[int, list[Answered]] = {}
-        for store in self.stores:
-            here = {cell for cell in cells if cell in store.study.shard_cells}
-            if here:
-                finished = {end.cell for end in store.results()}
-                answers |= {c: a for c, a in store.answers(here).items() if c in finished}
-        absent = sorted(cells - set(answers))
-        if absent:
-            raise InputError(f"cell {absent[0]} is not finished", expected="a finished cell")
-        return answers
 
     @property
     def pixels(self) -> Tensor:
@@ -291,11 +271,8 @@ class StudyResults(StudyStatus):
         return self.given_inputs or load(self.study, record=self.record)
 
 
-class _SilentModel:
-    """A model that must not be queried."""
-
-    def __call__(self, images: Tensor) -> Tensor:  # noqa: ARG002
-        raise RuntimeError("the recorded answers do not reach that far")
+def _silent(images: Tensor) -> Tensor:  # noqa: ARG001
+    raise RuntimeError("the recorded answers do not reach that far")
 
 
 class _ReplayJournal:
@@ -313,13 +290,3 @@ class _ReplayJournal:
 
     def diverged(self, cell: int, why: str) -> None:  # noqa: ARG002
         self.divergence = why
-
-
-@lru_cache
-def _prices(price: float) -> Prices:
-    return Prices.flagged_only() if math.isinf(price) else Prices(source=price)
-
-
-def _check_name(kind: str, name: str | None, names: list[str]) -> None:
-    if name is not None and name not in names:
-        raise UnknownNameError(kind, name, names)

@@ -26,8 +26,7 @@ from .store.store import open_shards
 
 
 def counts_in_median(stop: Stop) -> bool:
-    """Return whether the distance of a run counts: it was not cut short, and the image was attacked
-    at all."""
+    """Return whether the image was attacked, and the run not cut short."""
     return stop.attacked and not stop.cut_short
 
 
@@ -47,7 +46,6 @@ class SeriesStatus:
     without_point: Mapping[Stop, int]
     """Number of these cells without an adversarial point, by why they ended."""
     norm: Metric
-    """Norm of the median."""
     alarms: int | None = None
     """Number of alarms of all cells; None without a detector."""
     first_alarm: float = math.nan
@@ -63,7 +61,6 @@ class Failure:
     series: int
     """Number of the series that the first is in."""
     image: str
-    """Name of its image."""
     seed: int
 
 
@@ -72,7 +69,6 @@ class StudyStatus:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = path_of(folder, "folder")
-        self._opened = ExitStack()
         with ExitStack() as opened:
             self.stores = open_shards(self.folder, opened)
             self._opened = opened.pop_all()
@@ -87,23 +83,16 @@ class StudyStatus:
         self.close()
 
     def close(self) -> None:
-        """Close the files."""
         self._opened.close()
 
     def __len__(self) -> int:
         return sum(len(store.results()) for store in self.stores)
-
-    @property
-    def cells(self) -> int:
-        """Number of cells in this folder."""
-        return self.record.cells
 
     def finished(self) -> list[End]:
         """Return how each finished cell ended, in the order of the grid."""
         return sorted(end for store in self.stores for end in store.results())
 
     def status(self) -> list[SeriesStatus]:
-        """Return the state of each series."""
         record, by_series = self.record, defaultdict[int, list[End]](list)
         for end in self.finished():
             by_series[end.cell // record.width].append(end)
@@ -135,16 +124,11 @@ class StudyStatus:
         for end in self.finished():
             if end.stop.failed:
                 groups[end.reason].append(end)
-        return [
-            Failure(
-                reason,
-                len(ends),
-                ends[0].cell // self.record.width,
-                self.images[self._image(ends[0].cell)][2],
-                ends[0].seed,
-            )
-            for reason, ends in sorted(groups.items(), key=lambda group: -len(group[1]))
-        ]
+        found = []
+        for reason, ends in sorted(groups.items(), key=lambda group: -len(group[1])):
+            series, image = ends[0].cell // self.record.width, self._image(ends[0].cell)
+            found.append(Failure(reason, len(ends), series, self.images[image][2], ends[0].seed))
+        return found
 
     def _image(self, cell: int) -> int:
         """Return which of the study's images a cell has."""
@@ -157,8 +141,7 @@ class StudyStatus:
 
     @property
     def series_keys(self) -> list[tuple[str, str, float | str]]:
-        """Model, attack and price of each series; the price is c*, or the file of prices as the
-        study has it."""
+        """Model, attack and price (c*, or the file of prices) of each series."""
         try:
             entries = tomllib.loads(self.record.text)["prices"]
             prices = [entry["ratio"] if isinstance(entry, dict) else entry for entry in entries]
@@ -202,8 +185,7 @@ class StudyStatus:
     @property
     def running(self) -> list[str]:
         """Processes that are running the study now."""
-        holders = (lock_holder(store.path) for store in self.stores)
-        return [holder for holder in holders if holder is not None]
+        return [holder for store in self.stores if (holder := lock_holder(store.path)) is not None]
 
 
 def _median(values: list[float] | list[int]) -> float:

@@ -2,21 +2,21 @@
 
 1. A batch holds its spans (cell, ask, run, first row, number of rows), the distance of the last row
    of each span, and all labels, in this order; compressed. It holds no prices.
-2. A trace holds the counts of a run by phase and label, its improvements and its steps. Costs
-   follow from the counts, so a run can be priced again.
-3. An improvement has five values (`Improvement`), followed by its alarms if there were any.
+2. A trace is two compressed JSON texts: the account (counts by phase and label, alarms by phase,
+   improvements), and the steps, which are much longer and seldom needed. Costs follow from the
+   counts, so a run can be priced again.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import struct
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import cached_property
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,23 +25,18 @@ from numpy.typing import NDArray
 from ...core.detector import FirstAlarm
 from ...core.goal import Goal
 from ...core.ledger import Ledger
-from ...core.metric import Metric
 from ...core.result import Improvement, Result, Step
 from ...core.stop import Stop
 from ...engine.journal import Answered
-from .connection import reading
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from ...core.prices import Prices
-    from ..specs import DetectorSpec, Tariff
+    from ..specs import DetectorSpec
 
 COMPRESSION = 1
 """zlib's level: fast."""
-IMPROVEMENTS = '"improvements": ['
-"""Start of the improvements in the text of a trace. No other key before the steps has a list,
-whatever the phases are called."""
 
 
 class End(NamedTuple):
@@ -105,19 +100,34 @@ def unpack_answers(content: bytes, cells: NDArray[np.int64] | None = None) -> It
         yield Answered(cell, ask, run, first, labels[end - rows : end], float(distances[span]))
 
 
-def pack_trace(result: Result) -> bytes:
-    """Return the trace of a run as bytes."""
-    trace: dict[str, Any] = {
-        "counts": {
-            phase: {str(label): n for label, n in tally.items()}
-            for phase, tally in result.ledger.counts.items()
-        },
-        "improvements": [row if row.alarms else row[:-1] for row in result.improvements],
-        "steps": [[*vars(step).values()] for step in result.trace],
+@dataclass(frozen=True)
+class Trace:
+    """What a run did."""
+
+    counts: dict[str, Counter[int]]
+    """Answers by phase and label."""
+    alarms: Counter[str]
+    improvements: tuple[Improvement, ...]
+    steps: tuple[Step, ...]
+
+    def ledger(self, prices: Prices, goal: Goal, detector: DetectorSpec | None) -> Ledger:
+        """Return the account of the run under these prices."""
+        terms = None if detector is None else detector.terms
+        return Ledger(prices, goal, self.counts, terms, self.alarms)
+
+
+def pack_trace(result: Result) -> tuple[bytes, bytes]:
+    """Return the account and the steps of a run as bytes."""
+    account = {
+        "counts": result.ledger.counts,
+        "alarms": result.ledger.alarms_in,
+        "improvements": result.improvements,
     }
-    if result.detection is not None:
-        trace["alarms"] = result.ledger.alarms_in
-    return zlib.compress(json.dumps(trace, default=_plain).encode(), COMPRESSION)
+    return _pack(account), _pack([[*vars(step).values()] for step in result.trace])
+
+
+def _pack(values: Any) -> bytes:
+    return zlib.compress(json.dumps(values, default=_plain).encode(), COMPRESSION)
 
 
 def _plain(value: Any) -> Any:
@@ -125,111 +135,38 @@ def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else str(value)
 
 
-class Trace:
-    """The trace of a run, from the bytes of `pack_trace`.
-
-    Each part is decoded and checked on first use; `file` is named if that fails.
-    """
-
-    def __init__(self, content: bytes, file: Path) -> None:
-        self._text, self._file = zlib.decompress(content).decode(), file
-
-    @cached_property
-    def improvements(self) -> tuple[Improvement, ...]:
-        """The improvements, decoded without the steps, which are most of a trace."""
-        with reading(self._file):
-            first = self._text.index(IMPROVEMENTS) + len(IMPROVEMENTS) - 1
-            rows = json.JSONDecoder().raw_decode(self._text, first)[0]
-            if any(not value >= 0 for row in rows for value in row):
-                raise ValueError("an improvement has a value below 0")
-            return tuple(Improvement(*row) for row in rows)
-
-    @cached_property
-    def _values(self) -> dict[str, Any]:
-        values: dict[str, Any] = json.loads(self._text)
-        return values
-
-    @cached_property
-    def steps(self) -> list[Step]:
-        with reading(self._file):
-            return [Step(*row) for row in self._values["steps"]]
-
-    @cached_property
-    def counts(self) -> dict[str, Counter[int]]:
-        """Answers by phase and label."""
-        with reading(self._file):
-            counts = {
-                phase: Counter({int(label): n for label, n in tally.items()})
-                for phase, tally in self._values["counts"].items()
-            }
-            if not all(_is_count(n) for tally in counts.values() for n in tally.values()):
-                raise ValueError("a count is below 0")
-            return counts
-
-    @cached_property
-    def alarms(self) -> Counter[str]:
-        """Alarms by phase."""
-        with reading(self._file):
-            alarms = Counter[str](self._values.get("alarms", {}))
-            if not all(map(_is_count, alarms.values())):
-                raise ValueError("a count of alarms is below 0")
-            return alarms
-
-    def ledger(self, prices: Prices, goal: Goal, detector: DetectorSpec | None) -> Ledger:
-        """Return the account of the run under these prices."""
-        if detector is None:
-            return Ledger(prices, goal, self.counts)
-        return Ledger(prices, goal, self.counts, detector.terms, self.alarms)
-
-
-def build_result(
-    end: End,
-    trace: Trace,
-    image: Tensor | None,
-    *,
-    name: str,
-    label: int,
-    goal: Goal,
-    tariff: Tariff,
-    norm: Metric = Metric.L2,
-    detector: DetectorSpec | None = None,
-) -> Result:
-    """Return the result of a cell, whose image is called `name` and has this label."""
-    prices = tariff.prices.for_source(label, goal)
-    return Result(
-        index=end.cell,
-        name=name,
-        stop=end.stop,
-        reason=end.reason,
-        ledger=trace.ledger(prices, goal, detector),
-        adversarial=image,
-        improvements=trace.improvements,
-        trace=tuple(trace.steps),
-        limits=tariff.limits,
-        seed=end.seed,
-        warnings=end.warnings,
-        norm=norm,
-        first_alarm=end.first_alarm,
+def unpack_trace(account: bytes, steps: bytes | None) -> Trace:
+    """Return the trace of `pack_trace`, without steps if these are None."""
+    values = json.loads(zlib.decompress(account))
+    trace = Trace(
+        {
+            phase: Counter({int(label): count for label, count in tally.items()})
+            for phase, tally in values["counts"].items()
+        },
+        Counter(values["alarms"]),
+        tuple(Improvement(*row) for row in values["improvements"]),
+        () if steps is None else tuple(Step(*row) for row in json.loads(zlib.decompress(steps))),
     )
+    tallies = [tally.values() for tally in trace.counts.values()]
+    if not all(_is_count(n) for counts in (*tallies, trace.alarms.values()) for n in counts):
+        raise ValueError("a count is below 0")
+    if any(not value >= 0 for row in trace.improvements for value in row):
+        raise ValueError("an improvement has a value below 0")
+    return trace
 
 
 def pack_image(image: Tensor | None) -> bytes | None:
-    """Return an image as bytes, without loss."""
+    """Return an image as bytes, without loss; None if there is none."""
     if image is None:
         return None
-    array = np.ascontiguousarray(image.numpy())
-    head = json.dumps([str(array.dtype), array.shape]).encode()
-    return zlib.compress(struct.pack("<q", len(head)) + head + array.tobytes(), COMPRESSION)
+    content = io.BytesIO()
+    np.save(content, image.numpy())
+    return zlib.compress(content.getvalue(), COMPRESSION)
 
 
 def unpack_image(content: bytes | None) -> Tensor | None:
-    """Return the image of `pack_image`."""
     if content is None:
         return None
     import torch
 
-    plain = zlib.decompress(content)
-    (size,) = struct.unpack_from("<q", plain)
-    dtype, shape = json.loads(plain[8 : 8 + size])
-    array: NDArray[Any] = np.frombuffer(plain, dtype, offset=8 + size).reshape(shape)
-    return torch.from_numpy(array.copy())
+    return torch.from_numpy(np.load(io.BytesIO(zlib.decompress(content))))

@@ -30,15 +30,13 @@ from ...errors import FileError, InputError, TollboxError
 VARIABLE = "TOLLBOX_JOURNAL"
 WAL, ROLLBACK = "wal", "rollback"
 MOUNTS = Path("/proc/self/mounts")
-NETWORK = frozenset(
-    (
-        *("9p", "acfs", "afs", "beegfs", "ceph", "cifs", "coda", "fhgfs", "gfs", "gfs2", "gpfs"),
-        *("glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "panfs", "pvfs2"),
-        *("smb3", "smbfs", "vboxsf", "virtiofs", "wekafs"),
-    )
+NETWORK = (
+    *("9p", "acfs", "afs", "beegfs", "ceph", "cifs", "coda", "fhgfs", "gfs", "gfs2", "gpfs"),
+    *("glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "panfs", "pvfs2"),
+    *("smb3", "smbfs", "vboxsf", "virtiofs", "wekafs"),
 )
 """Kinds of file systems that machines share, in addition to all of FUSE except `LOCAL_FUSE`."""
-LOCAL_FUSE = frozenset({"fuseblk", "fuse.fuse-overlayfs", "fuse.lxcfs"})
+LOCAL_FUSE = ("fuseblk", "fuse.fuse-overlayfs", "fuse.lxcfs")
 NO_ROOM = (
     sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_IOERR_WRITE,
@@ -47,13 +45,20 @@ NO_ROOM = (
 )
 """SQLite's error codes on a full disk."""
 DAMAGE = (
-    *(zlib.error, struct.error, AttributeError, KeyError, TypeError, ValueError),
+    *(zlib.error, struct.error, AttributeError, EOFError, KeyError, TypeError, ValueError),
     *(OverflowError, RecursionError),
 )
 """Exceptions that decoding damaged bytes can raise."""
 RESTORE_COPY = "restore a complete copy, or start again in another folder"
 WAIT = "wait until it ends, or stop it"
 MAKE_WRITABLE = "make it and its folder writable"
+TO_CREATE = "Free some space, or choose another folder."
+TO_RESUME = (
+    "All that was recorded before is safe: free some space, or fix what is wrong, and resume with "
+    "`tollbox resume`."
+)
+PROBE = "SELECT COUNT(*) FROM about"
+"""A statement that fails unless the file can be read."""
 BUSY_SECONDS = 30.0
 """How long a connection waits for the commit of another one."""
 
@@ -91,22 +96,13 @@ def file_system(folder: Path) -> str:
     return found
 
 
-def set_journal(connection: sqlite3.Connection, journal: str) -> None:
-    """Set the journal mode of a connection, and how often it waits for the disk."""
-    mode, synchronous = ("WAL", "NORMAL") if journal == WAL else ("TRUNCATE", "FULL")
-    connection.execute(f"PRAGMA journal_mode={mode}")
-    connection.execute(f"PRAGMA synchronous={synchronous}")
-
-
 @contextlib.contextmanager
-def creating(path: Path) -> Iterator[None]:
-    """Report errors of the disk in one sentence while a file is created."""
+def writing(path: Path, remedy: str = TO_RESUME) -> Iterator[None]:
+    """Report errors of the disk in one sentence while a file is written."""
     try:
         yield
     except sqlite3.Error as error:
-        raise StoreError(
-            f"{path} cannot be written: {error}. Free some space, or choose another folder."
-        ) from None
+        raise StoreError(f"{path} cannot be written: {error}. {remedy}") from None
 
 
 @contextlib.contextmanager
@@ -116,7 +112,7 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except sqlite3.DatabaseError as error:
         if _no_room(error):
-            raise unwritable(path, error) from None
+            raise StoreError(f"{path} cannot be written: {error}. {TO_RESUME}") from None
         raise FileError(
             f"{path} cannot be used: {error}",
             expected="the complete file of a study",
@@ -129,7 +125,6 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def damaged(path: Path, what: str) -> FileError:
-    """Return the error for a damaged file; `what` describes the damage."""
     return FileError(f"{path} is damaged ({what})", remedy=RESTORE_COPY)
 
 
@@ -137,26 +132,14 @@ def _no_room(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", None) in NO_ROOM
 
 
-def unwritable(path: Path, error: object) -> StoreError:
-    """Return the error for a file that cannot be written any more."""
-    return StoreError(
-        f"{path} cannot be written: {error}. All that was recorded before is safe: free some "
-        "space, or fix what is wrong, and resume with `tollbox resume`."
-    )
-
-
-def _in_use(path: Path, holder: str | None, how: str = "") -> FileError:
-    return FileError(
-        f"{path.parent} is in use by another process ({holder or 'unknown'}){how}", remedy=WAIT
-    )
+def in_use(folder: Path, holder: str | None, how: str = "") -> FileError:
+    holder = holder or "unknown"
+    return FileError(f"{folder} is in use by another process ({holder}){how}", remedy=WAIT)
 
 
 def check_length(path: Path, connection: sqlite3.Connection) -> None:
-    """Raise FileError if the file is shorter than it says.
-
-    The file itself is not opened: closing it would end the locks of all other connections of this
-    process.
-    """
+    """Raise FileError if the file is shorter than it says. The file itself is not opened: closing
+    it would end the locks of all other connections of this process."""
     if _holds_bytes(path, "-wal"):
         return  # the log may have what is missing
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
@@ -169,63 +152,47 @@ def check_length(path: Path, connection: sqlite3.Connection) -> None:
 
 
 def _holds_bytes(path: Path, suffix: str) -> bool:
-    """Return whether the database's `-wal` or `-journal` file (`suffix`) exists and has content."""
+    """Return whether the file with the suffix `-wal` or `-journal` exists and has content."""
     other = path.with_name(path.name + suffix)
     return other.exists() and other.stat().st_size > 0
 
 
 def connect(path: Path, write: bool) -> sqlite3.Connection:
     """Return a connection that can read the file, and write to it if asked."""
-    if write:
-        connection = _connection(path, "mode=rw")
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            connection.rollback()
-        except sqlite3.DatabaseError as error:
-            connection.close()
-            if _no_room(error) or not isinstance(error, sqlite3.OperationalError):
-                raise
-            raise FileError(f"{path} cannot be written: {error}", remedy=MAKE_WRITABLE) from None
-        return connection
-    connection = _connection(path, "mode=ro")
     try:
-        _probe(connection)
-    except sqlite3.DatabaseError as error:
-        connection.close()
-        if not isinstance(error, sqlite3.OperationalError):
+        if write:
+            return _connection(path, "mode=rw", "BEGIN IMMEDIATE", "ROLLBACK")
+        return _connection(path, "mode=ro", PROBE)
+    except sqlite3.OperationalError as error:
+        if write and _no_room(error):
             raise
+        if write:
+            raise FileError(f"{path} cannot be written: {error}", remedy=MAKE_WRITABLE) from None
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
             how = ", which does not finish its commit"
-            raise _in_use(path, lock_holder(path), how) from None
-        if _holds_bytes(path, "-journal"):  # a writer was killed in the middle of a commit
-            return _recovered(path)
-        connection = _connection(path, "immutable=1")  # a read-only folder, where no one writes
-    return connection
-
-
-def _connection(path: Path, mode: str) -> sqlite3.Connection:
-    address = path.absolute().as_uri()
-    return sqlite3.connect(f"{address}?{mode}", uri=True, timeout=BUSY_SECONDS)
-
-
-def _probe(connection: sqlite3.Connection) -> None:
-    """Raise an error of SQLite unless the file can be read."""
-    connection.execute("SELECT COUNT(*) FROM about").fetchone()
-
-
-def _recovered(path: Path) -> sqlite3.Connection:
-    """Return a connection to read, after SQLite has undone the unfinished commit."""
-    connection = _connection(path, "mode=rw")
-    try:
-        _probe(connection)
-        connection.execute("PRAGMA query_only=1")
+            raise in_use(path.parent, lock_holder(path), how) from None
+    if not _holds_bytes(path, "-journal"):
+        return _connection(path, "immutable=1")  # a read-only folder, where no one writes
+    try:  # a writer was killed in the middle of a commit, which SQLite undoes
+        return _connection(path, "mode=rw", PROBE, "PRAGMA query_only=1")
     except sqlite3.OperationalError as error:
-        connection.close()
         raise FileError(
             f"{path} cannot be read: its last commit was not finished and cannot be undone here "
             f"({error})",
             remedy=MAKE_WRITABLE,
         ) from None
+
+
+def _connection(path: Path, mode: str, *statements: str) -> sqlite3.Connection:
+    """Return a connection on which the statements have succeeded."""
+    address = path.absolute().as_uri()
+    connection = sqlite3.connect(f"{address}?{mode}", uri=True, timeout=BUSY_SECONDS)
+    try:
+        for statement in statements:
+            connection.execute(statement).fetchone()
+    except sqlite3.Error:
+        connection.close()
+        raise
     return connection
 
 
@@ -235,7 +202,7 @@ def lock(path: Path) -> int:
         handle = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise unwritable(path, error.strerror) from None
+            raise StoreError(f"{path} cannot be written: {error.strerror}. {TO_RESUME}") from None
         raise FileError(
             f"{path.parent} cannot be written: {error.strerror}",
             remedy="make it writable to resume",
@@ -246,7 +213,7 @@ def lock(path: Path) -> int:
         holder = _read_holder(handle)
         os.close(handle)
         if error.errno in (errno.EAGAIN, errno.EACCES):
-            raise _in_use(path, holder) from None
+            raise in_use(path.parent, holder) from None
         raise FileError(
             f"{path.parent} cannot be locked: {error.strerror}",
             remedy="choose a folder on a file system that has locks",
@@ -271,12 +238,6 @@ def lock_holder(path: Path) -> str | None:
     finally:
         os.close(handle)
     return None
-
-
-def check_unlocked(path: Path) -> None:
-    """Raise FileError if a process has a shard's file locked."""
-    if (holder := lock_holder(path)) is not None:
-        raise _in_use(path, holder)
 
 
 def _read_holder(handle: int) -> str:

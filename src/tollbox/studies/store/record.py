@@ -1,21 +1,21 @@
 """The record of a study in its stores: all that is needed to read it and to resume it.
 
 1. The table `about` has one JSON value for each field.
-2. The fingerprint identifies everything that must not change: the noise, attacks, prices, flagged
-   classes, masks, models, surrogates and the detector. It has the digests and settings of each by
-   name. `difference` compares two fingerprints, wherever a study is resumed, merged or replayed.
+2. The fingerprint has digests and settings of everything that must not change (`fingerprint.py`).
+   `difference` compares two of them, wherever a study is resumed, merged or replayed.
 3. A folder has all shards of a study, or a part of them: part k of n has those whose number is k
    modulo n, so that the files of all parts together are the study's.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import itertools
+import types
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 from ...core.detector import BenignStats
 from ...core.exactness import Exactness, Seen
@@ -39,14 +39,14 @@ def difference(then: Fingerprint, now: Fingerprint) -> str | None:
     for thing, new in now.items():
         old = then.get(thing, {})
         known = all(any(value[0] != DIGEST for value in each.values()) for each in (old, new))
-        for name in [*old, *(name for name in new if name not in old)]:
+        for name in {**old, **new}:
             before, after = old.get(name), new.get(name)
-            if before == after:
+            digest = (before or after or "").startswith(DIGEST)
+            if before == after or (digest and None in (before, after)):
                 continue
-            if (before or after or "").startswith(DIGEST):
-                if before is not None and after is not None:
-                    return f"{name} of {thing} changed"
-            elif known:
+            if digest:
+                return f"{name} of {thing} changed"
+            if known:
                 values = f"from {before or 'not set'} to {after or 'not set'}"
                 return f"{name} of {thing} changed {values}"
     return None
@@ -64,11 +64,10 @@ class Environment:
 
     def changes(self, now: Environment, ignore: Container[str] = ()) -> str:
         """Return what is different now, in words; "" if nothing is."""
-        pairs = zip(vars(self).items(), vars(now).values(), strict=True)
         return "; ".join(
-            f"{key} was {old}, is {new}"
-            for (key, old), new in pairs
-            if old != new and key not in ignore
+            f"{key} was {old}, is {getattr(now, key)}"
+            for key, old in vars(self).items()
+            if old != getattr(now, key) and key not in ignore
         )
 
 
@@ -91,11 +90,10 @@ class DetectorRecord:
     max_alarms: int | None
     """Maximum number of alarms; None for any number."""
     benign: Mapping[str, BenignStats]
-    """Answers to benign queries by model, as the queries would be sent to it."""
+    """Answers to benign queries, by model."""
 
     @property
     def sentences(self) -> list[str]:
-        """The terms of its alarms, and its rates on benign queries."""
         price = f"costs {self.alarm_price:g}" if self.alarm_price else "costs nothing"
         end = "" if self.max_alarms is None else f", and a run ends with alarm {self.max_alarms}"
         rates = {name: stats.sentence for name, stats in self.benign.items()}
@@ -112,8 +110,8 @@ def per_model(sentences: Mapping[str, str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Kept:
-    """The images of a study with `correct_only`: for each model the first ones that it classifies
-    correctly, the same number for all models."""
+    """The images of a study with `correct_only`: for each model the first that it classifies
+    correctly, as many for each."""
 
     places: tuple[int, ...]
     """Positions, among all images, of those that some model has; these are the study's images."""
@@ -140,7 +138,6 @@ class Kept:
 
     @property
     def sentences(self) -> list[str]:
-        """How many images each model has."""
         return [
             f"The model {name!r} classifies {len(places)} of the first {self.looked_at[name]} "
             "images correctly: these are attacked."
@@ -153,7 +150,7 @@ class StudyRecord:
     """The record of a study in the store of one shard."""
 
     text: str
-    """The text of the study file."""
+    """Text of the study file."""
     where: str
     """Path of the study file, as it was given."""
     folder: Path
@@ -167,7 +164,6 @@ class StudyRecord:
     environment: Environment
     models: Mapping[str, ModelRecord]
     attacks: tuple[str, ...]
-    """Names of the attacks."""
     made_by: str
     """Command that started the study: run, python, attack, audit, paper or demo."""
     fingerprint: Fingerprint
@@ -182,12 +178,11 @@ class StudyRecord:
     exactness: Mapping[str, Exactness] = field(default_factory=dict)
     """Exactness by model, with the shape and layout that an exact study has chosen."""
     experiment: str | None = None
-    """Experiment of the paper, if the study is one."""
+    """Experiment of the paper, if the study is one; `scale` is its size."""
     scale: str | None = None
     kept: Kept | None = None
     """Images of each model, in a study with `correct_only`."""
     norm: Metric = Metric.L2
-    """Norm that distances are measured in."""
     class_names: tuple[str, ...] = ()
     """Names of the classes, if they are known."""
     own_names: bool = False
@@ -195,7 +190,7 @@ class StudyRecord:
     resizing: Resizing | None = None
     """How image files were resized, by the study or by the configuration of a model."""
     shape: tuple[int, ...] | None = None
-    """Channels, height and width of an image."""
+    """Shape of an image: channels, height and width."""
     detector: DetectorRecord | None = None
 
     @property
@@ -205,33 +200,26 @@ class StudyRecord:
 
     @property
     def cells(self) -> int:
-        """Number of cells of all series in this folder."""
+        """Number of cells in this folder."""
         return self.cells_of(0, len(self.series))
 
     def cells_of(self, first: int, last: int) -> int:
-        """Return the number of cells in this folder of the series from `first` to `last` - 1."""
+        """Return the number of cells in this folder of series `first` to `last` - 1."""
         below = [-(-(number * self.width - self.part) // self.parts) for number in (first, last)]
         return below[1] - below[0]
 
     @property
     def shard_cells(self) -> range:
-        """Cells of shard k of n: those whose number in the grid is k modulo n, so that all shards
-        take about the same time."""
+        """Cells of shard k of n: those with number k modulo n, so that all take about as long."""
         return range(self.shard, len(self.series) * self.width, self.shards)
 
     @property
     def of_study(self) -> StudyRecord:
         """The fields that are equal in all shards of a study, wherever each was run."""
-        return dataclasses.replace(
-            self,
-            shard=0,
-            where="",
-            folder=Path(),
-            environment=dataclasses.replace(self.environment, python="", device=""),
-            findings=(),
-            exactness={},
-            detector=self.detector and dataclasses.replace(self.detector, benign={}),
-        )
+        versions = replace(self.environment, python="", device="")
+        detector = self.detector and replace(self.detector, benign={})
+        plain = replace(self, shard=0, where="", folder=Path(), findings=(), exactness={})
+        return replace(plain, environment=versions, detector=detector)
 
     @property
     def part_name(self) -> str:
@@ -242,44 +230,25 @@ class StudyRecord:
         return self.exactness.get(model, Exactness(Seen.NOT_KNOWN))
 
     def to_json(self) -> dict[str, Any]:
-        return {**dataclasses.asdict(self), "folder": str(self.folder)}
+        return {**asdict(self), "folder": str(self.folder)}
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> StudyRecord:
-        """Return the record of what `to_json` wrote."""
-        kept, resizing, detector = (values[key] for key in ("kept", "resizing", "detector"))
-        tuples = ("series", "attacks", "findings", "class_names")
-        return cls(
-            **{
-                **values,
-                **{key: tuple(values[key]) for key in tuples},
-                "folder": Path(values["folder"]),
-                "environment": Environment(**values["environment"]),
-                "models": {name: ModelRecord(**model) for name, model in values["models"].items()},
-                "exactness": {
-                    name: Exactness.from_json(found) for name, found in values["exactness"].items()
-                },
-                "norm": Metric(values["norm"]),
-                "shape": values["shape"] and tuple(values["shape"]),
-                "resizing": resizing and Resizing.from_json(resizing),
-                "kept": kept
-                and Kept(
-                    tuple(kept["places"]),
-                    {name: tuple(places) for name, places in kept["of_model"].items()},
-                    kept["looked_at"],
-                ),
-                "detector": detector
-                and DetectorRecord(
-                    **{
-                        **detector,
-                        "benign": {
-                            name: BenignStats.from_json(stats)
-                            for name, stats in detector["benign"].items()
-                        },
-                    }
-                ),
-            }
-        )
+
+def from_json(kind: Any, value: Any) -> Any:
+    """Return a value of JSON as the type that an annotation names: a dataclass, a tuple, a mapping,
+    an enumeration, a path, or one of these or None. Raise KeyError if a field is missing."""
+    if isinstance(kind, types.UnionType) and value is not None:
+        lists = isinstance(value, list)
+        kind = next(each for each in kind.__args__ if (get_origin(each) is tuple) == lists)
+    if hasattr(kind, "__dataclass_fields__"):
+        return kind(**{name: from_json(each, value[name]) for name, each in _hints(kind).items()})
+    if get_origin(kind) is tuple:
+        return tuple(from_json(get_args(kind)[0], each) for each in value)
+    if get_origin(kind) is Mapping:
+        return {name: from_json(get_args(kind)[1], each) for name, each in value.items()}
+    return kind(value) if kind in (Path, Metric, Seen) else value
+
+
+_hints = functools.cache(get_type_hints)
 
 
 def first_difference(before: str, now: str) -> int | None:

@@ -3,30 +3,27 @@
     about    the record of the study: its text, versions, fingerprint, the number of the shard
     images   content hash, label and name, in the order of the study
     batches  the labels of every model batch, committed before the attacks receive them
-    results  how each finished cell ended
-    traces   its counts, improvements and steps; the adversarial image if it is kept
-    alarms   number of alarms and the first alarm of each finished cell, in a study with a detector
+    results  how each finished cell ended, its trace, and the adversarial image if it is kept
     restarts cells that were restarted: their earlier batches do not count
     times    the seconds that each series took, over all runs of the study
 
 1. A file of another kind or version, or one cut short, is reported as such and never written to.
 2. One process writes to a shard; others read it at any time (`connection.py`).
-3. An error of the disk is reported in one sentence; everything that was committed stays.
-4. A value that no run can have is reported with the file, and not used.
-5. A folder is used only if each file holds the shard that its name says, and all are of one study.
+3. A value that no run can have is reported with the file, and not used.
+4. A folder is used only if each file holds the shard that its name says, and all are of one study.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -39,17 +36,17 @@ from ...errors import FileError
 from . import codec
 from .codec import End, Trace
 from .connection import (
+    TO_CREATE,
+    WAL,
     check_length,
     connect,
-    creating,
     damaged,
     journal_of,
     lock,
     reading,
-    set_journal,
-    unwritable,
+    writing,
 )
-from .record import StudyRecord
+from .record import StudyRecord, from_json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -58,7 +55,7 @@ PATTERN = re.compile(r"shard-(\d+)\.sqlite")
 MADE_BY_RUN = "a folder that `tollbox run` or `tollbox audit` made"
 RESTORE = "restore it, or start again in another folder"
 APPLICATION = 0x70011B0C
-SCHEMA = 2
+SCHEMA = 3
 TABLES = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE images (place INTEGER PRIMARY KEY, content TEXT NOT NULL, label INTEGER NOT NULL,
@@ -66,79 +63,49 @@ CREATE TABLE images (place INTEGER PRIMARY KEY, content TEXT NOT NULL, label INT
 CREATE TABLE batches (id INTEGER PRIMARY KEY, content BLOB NOT NULL);
 CREATE TABLE results (cell INTEGER PRIMARY KEY, seed INTEGER NOT NULL, stop TEXT NOT NULL,
     reason TEXT NOT NULL, warnings TEXT NOT NULL, distance REAL NOT NULL, cost REAL NOT NULL,
-    queries INTEGER NOT NULL, flagged INTEGER NOT NULL);
-CREATE TABLE traces (cell INTEGER PRIMARY KEY, trace BLOB NOT NULL, image BLOB);
-CREATE TABLE alarms (cell INTEGER PRIMARY KEY, alarms INTEGER NOT NULL, queries INTEGER,
-    flagged INTEGER);
+    queries INTEGER NOT NULL, flagged INTEGER NOT NULL, alarms INTEGER NOT NULL,
+    first_alarm_queries INTEGER, first_alarm_flagged INTEGER,
+    account BLOB NOT NULL, steps BLOB NOT NULL, image BLOB);
 CREATE TABLE restarts (cell INTEGER PRIMARY KEY, batch INTEGER NOT NULL, why TEXT NOT NULL);
 CREATE TABLE times (series INTEGER PRIMARY KEY, seconds REAL NOT NULL);
 """
-FINISHED = """
-SELECT cell, seed, stop, reason, warnings, distance, cost, results.queries, results.flagged,
-    COALESCE(alarms.alarms, 0), alarms.queries, alarms.flagged, traces.cell IS NOT NULL
-FROM results LEFT JOIN alarms USING (cell) LEFT JOIN traces USING (cell) ORDER BY cell
-"""
+END = (
+    "cell, seed, stop, reason, warnings, distance, cost, queries, flagged, alarms, "
+    "first_alarm_queries, first_alarm_flagged"
+)
+"""Columns of a result that make an `End`."""
 
 
 class Store:
-    """The open file of one shard."""
+    """The open file of one shard. Use it as a context, or `close` it."""
 
-    study: StudyRecord
-
-    def __init__(self, path: Path, connection: sqlite3.Connection, handle: int | None) -> None:
-        """`handle` is that of the lock, if the file may be written."""
-        self.path, self._connection, self._lock = path, connection, handle
-
-    @classmethod
-    def create(
-        cls, path: Path, study: StudyRecord, images: Iterable[tuple[int, str, int, str]]
-    ) -> None:
-        """Write the file of a new shard, and close it."""
-        with creating(path), contextlib.closing(sqlite3.connect(path)) as connection:
-            connection.execute(f"PRAGMA application_id={APPLICATION}")
-            connection.execute(f"PRAGMA user_version={SCHEMA}")
-            with connection:
-                for statement in TABLES.split(";"):
-                    connection.execute(statement)
-                _write_about(connection, study)
-                connection.executemany("INSERT INTO images VALUES (?, ?, ?, ?)", images)
-
-    @classmethod
-    def open(cls, path: Path, write: bool) -> Store:
-        """Open the file of a shard; to write, only if no other process does."""
+    def __init__(self, path: Path, write: bool) -> None:
+        """Open the file; to write, only if no other process does."""
         if not path.is_file():
-            raise FileError(f"{path} does not exist", expected="the file of a study")
-        handle = lock(path) if write else None
-        with contextlib.ExitStack() as undo:
-            if handle is not None:
-                undo.callback(os.close, handle)
+            raise FileError(
+                f"{path} does not exist", expected="the file of a study", remedy=RESTORE
+            )
+        self.path = path
+        with ExitStack() as opened:
+            if write:
+                opened.callback(os.close, lock(path))
             with reading(path):
-                connection = connect(path, write)
-                undo.callback(connection.close)
-                store = cls(path, connection, handle)
-                store._check(write)
-            undo.pop_all()
-            return store
+                self._connection = connect(path, write)
+                opened.callback(self._connection.close)
+                self._check()
+                rows = self._connection.execute("SELECT key, value FROM about")
+                about = {key: json.loads(value) for key, value in rows}
+                self.study: StudyRecord = from_json(StudyRecord, about)
+                if write:
+                    log = journal_of(path.parent) == WAL
+                    self._connection.execute(f"PRAGMA journal_mode={'WAL' if log else 'TRUNCATE'}")
+                    self._connection.execute(f"PRAGMA synchronous={'NORMAL' if log else 'FULL'}")
+                    # leaves one file, unless someone is reading
+                    opened.callback(self._connection.execute, "PRAGMA journal_mode=DELETE")
+            self._opened = opened.pop_all()
 
-    def __enter__(self) -> Store:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the file and release its lock."""
-        if self._lock is not None:
-            with contextlib.suppress(sqlite3.Error):  # leaves one file, unless someone is reading
-                self._connection.execute("PRAGMA journal_mode=DELETE")
-        with contextlib.suppress(sqlite3.Error):
-            self._connection.close()
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
-
-    def _check(self, write: bool) -> None:
-        """Read the record; raise FileError unless the file is complete and of this version."""
+    def _check(self) -> None:
+        """Raise FileError unless the file is complete and of this version."""
         (kind,) = self._connection.execute("PRAGMA application_id").fetchone()
         if kind != APPLICATION:
             raise FileError(f"{self.path} is not a study's", expected="a file that tollbox made")
@@ -151,74 +118,70 @@ class Store:
                 remedy=f"it was made by {age} tollbox, use that one",
             )
         check_length(self.path, self._connection)
-        rows = self._connection.execute("SELECT key, value FROM about")
-        self.study = StudyRecord.from_json({key: json.loads(value) for key, value in rows})
-        if write:
-            set_journal(self._connection, journal_of(self.path.parent))
 
-    # -- writing ----------------------------------------------------------------------------------
+    def __enter__(self) -> Store:
+        return self
 
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        try:
-            with self._connection:
-                yield self._connection
-        except sqlite3.Error as error:
-            raise unwritable(self.path, error) from None
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        with suppress(sqlite3.Error):
+            self._opened.close()
+
+    @staticmethod
+    def create(path: Path, study: StudyRecord, images: Iterable[tuple[int, str, int, str]]) -> None:
+        """Write the file of a new shard, and close it."""
+        with writing(path, TO_CREATE), closing(sqlite3.connect(path)) as connection:
+            connection.execute(f"PRAGMA application_id={APPLICATION}")
+            connection.execute(f"PRAGMA user_version={SCHEMA}")
+            with connection:
+                for statement in TABLES.split(";"):
+                    connection.execute(statement)
+                _write_about(connection, study)
+                connection.executemany("INSERT INTO images VALUES (?, ?, ?, ?)", images)
+
+    def _commit(self, statement: str, *rows: Sequence[Any]) -> None:
+        """Execute a statement for each row, in one transaction."""
+        with writing(self.path), self._connection:
+            self._connection.executemany(statement, rows)
 
     def record(self, content: bytes) -> None:
         """Commit the labels of a batch (`codec.pack_answers`)."""
-        with self._writing() as connection:
-            connection.execute("INSERT INTO batches (content) VALUES (?)", (content,))
+        self._commit("INSERT INTO batches (content) VALUES (?)", (content,))
 
     def save(self, cell: int, result: Result) -> None:
         """Commit how a cell ended, with its image if the result has it."""
         ledger, first = result.ledger, result.first_alarm or (None, None)
-        account = result.distance, ledger.cost, ledger.queries, ledger.flagged
-        reasons = result.stop.value, result.reason, json.dumps(result.warnings)
-        rows = {
-            "results": (cell, result.seed, *reasons, *account),
-            "traces": (cell, codec.pack_trace(result), codec.pack_image(result.adversarial)),
-        }
-        if result.detection is not None:
-            rows["alarms"] = (cell, ledger.alarms, *first)
-        with self._writing() as connection:
-            for table, row in rows.items():
-                marks = ", ".join("?" * len(row))
-                connection.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
+        row = (
+            *(cell, result.seed, result.stop.value, result.reason, json.dumps(result.warnings)),
+            *(result.distance, ledger.cost, ledger.queries, ledger.flagged, ledger.alarms, *first),
+            *(*codec.pack_trace(result), codec.pack_image(result.adversarial)),
+        )
+        marks = ", ".join("?" * len(row))
+        self._commit(f"INSERT OR REPLACE INTO results VALUES ({marks})", row)
 
     def forget(self, cells: Iterable[int]) -> None:
         """Delete the results of cells, so that they are run again; their labels stay."""
-        numbers = [(cell,) for cell in cells]
-        with self._writing() as connection:
-            for table in ("results", "traces", "alarms"):
-                connection.executemany(f"DELETE FROM {table} WHERE cell = ?", numbers)
+        self._commit("DELETE FROM results WHERE cell = ?", *((cell,) for cell in cells))
 
     def restart(self, cell: int, why: str) -> None:
         """Make a cell start again: its recorded labels no longer count."""
-        with self._writing() as connection:
-            (last,) = connection.execute("SELECT COALESCE(MAX(id), 0) FROM batches").fetchone()
-            row = (cell, last, why)
-            connection.execute("INSERT OR REPLACE INTO restarts VALUES (?, ?, ?)", row)
+        last = "SELECT ?, COALESCE(MAX(id), 0), ? FROM batches"
+        self._commit(f"INSERT OR REPLACE INTO restarts {last}", (cell, why))
 
     def add_seconds(self, seconds: Mapping[int, float]) -> None:
         """Commit the time that series took, in addition to what is recorded."""
-        with self._writing() as connection:
-            connection.executemany(
-                "INSERT INTO times VALUES (?, ?) ON CONFLICT (series) "
-                "DO UPDATE SET seconds = seconds + excluded.seconds",
-                seconds.items(),
-            )
+        add = "ON CONFLICT (series) DO UPDATE SET seconds = seconds + excluded.seconds"
+        self._commit(f"INSERT INTO times VALUES (?, ?) {add}", *seconds.items())
 
     def copy_to(self, path: Path, study: StudyRecord) -> None:
         """Copy everything committed into a new file, with `study` as its record."""
-        with creating(path), contextlib.closing(sqlite3.connect(path)) as copy:
+        with writing(path, TO_CREATE), closing(sqlite3.connect(path)) as copy:
             self._connection.backup(copy)
             with copy:
                 copy.execute("DELETE FROM about")
                 _write_about(copy, study)
-
-    # -- reading ----------------------------------------------------------------------------------
 
     def check_whole(self) -> None:
         """Read every page, result, trace and batch; raise FileError if one is damaged."""
@@ -226,9 +189,7 @@ class Store:
             (found,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
             if found != "ok":
                 raise damaged(self.path, found)
-            finished = {end.cell for end in self.results()}
-            for _, trace, _ in self.traces():
-                _ = trace.counts, trace.steps
+            finished = {end.cell for end, _ in self.runs(steps=True)}
             self.answers(finished | set(self.study.shard_cells))
             self.seconds()
 
@@ -240,19 +201,29 @@ class Store:
 
     def results(self) -> list[End]:
         """Return how each finished cell ended."""
-        ends = []
         with reading(self.path):
-            for row in self._connection.execute(FINISHED):
-                cell, seed, stop, reason, warnings, *account, queries, flagged, traced = row
-                self._check_cell(cell)
-                first = None if queries is None else FirstAlarm(queries, flagged)
-                said = tuple(json.loads(warnings))
-                end = End._make([cell, seed, Stop(stop), reason, said, *account, first])
-                fault = end.fault or (None if traced else "has no trace")
-                if fault is not None:
-                    raise damaged(self.path, f"cell {cell} {fault}")
-                ends.append(end)
-        return ends
+            rows = self._connection.execute(f"SELECT {END} FROM results ORDER BY cell")
+            return [self._end(*row) for row in rows]
+
+    def runs(self, steps: bool = False) -> Iterator[tuple[End, Trace]]:
+        """Yield how each finished cell ended, and its trace, with the steps if asked."""
+        columns = f"{END}, account, {'steps' if steps else 'NULL'}"
+        with reading(self.path):
+            rows = self._connection.execute(f"SELECT {columns} FROM results ORDER BY cell")
+            for *end, account, packed in rows:
+                yield self._end(*end), codec.unpack_trace(account, packed)
+
+    def _end(self, cell: int, seed: int, stop: str, reason: str, warnings: str, *rest: Any) -> End:
+        cells = len(self.study.series) * self.study.width
+        if not 0 <= cell < cells:
+            raise damaged(self.path, f"cell {cell} is not one of the {cells} of the study")
+        *account, queries, flagged = rest
+        first = None if queries is None else FirstAlarm(queries, flagged)
+        said = tuple(json.loads(warnings))
+        end = End._make([cell, seed, Stop(stop), reason, said, *account, first])
+        if end.fault is not None:
+            raise damaged(self.path, f"cell {cell} {end.fault}")
+        return end
 
     def seconds(self) -> dict[int, float]:
         """Return the time that each series took so far."""
@@ -263,26 +234,12 @@ class Store:
                     raise damaged(self.path, f"series {series} took {seconds} seconds")
             return found
 
-    def traces(self, images: bool = False) -> Iterator[tuple[int, Trace, bytes | None]]:
-        """Yield the cell, the trace and, with `images`, the packed image of each finished cell."""
-        column = "image" if images else "NULL"
-        query = f"SELECT cell, trace, {column} FROM traces ORDER BY cell"
-        with reading(self.path):
-            for cell, trace, image in self._connection.execute(query):
-                self._check_cell(cell)
-                yield cell, Trace(trace, self.path), image
-
     def kept_image(self, cell: int) -> Tensor | None:
         """Return the image of a finished cell, if it was kept."""
         with reading(self.path):
-            query = "SELECT image FROM traces WHERE cell = ?"
+            query = "SELECT image FROM results WHERE cell = ?"
             row = self._connection.execute(query, (cell,)).fetchone()
             return None if row is None else codec.unpack_image(row[0])
-
-    def _check_cell(self, cell: int) -> None:
-        cells = len(self.study.series) * self.study.width
-        if not 0 <= cell < cells:
-            raise damaged(self.path, f"cell {cell} is not one of the {cells} of the study")
 
     def answers(self, cells: set[int]) -> dict[int, list[Answered]]:
         """Return all that was recorded of cells, in order, since each was last restarted."""
@@ -311,50 +268,38 @@ def shard_path(folder: Path, number: int) -> Path:
 
 def read_record(folder: Path) -> StudyRecord | None:
     """Return the record in a folder's first shard; None if the folder has no study."""
-    numbers = _numbers(folder) if folder.is_dir() else []
+    try:
+        found = [PATTERN.fullmatch(name) for name in os.listdir(folder)]
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # a NUL in the name
+        return None
+    except OSError as error:
+        raise FileError(f"{folder} cannot be read: {error.strerror}") from None
+    numbers = [int(match[1]) for match in found if match is not None]
     if not numbers:
         return None
-    with Store.open(shard_path(folder, numbers[0]), write=False) as store:
+    with Store(shard_path(folder, min(numbers)), write=False) as store:
         return store.study
 
 
-def open_shards(folder: Path, opened: contextlib.ExitStack) -> list[Store]:
+def open_shards(folder: Path, opened: ExitStack) -> list[Store]:
     """Open all shards of a folder for reading, until `opened` closes them, and check them."""
     if kind_of(folder, str(folder)) != "folder":
         raise FileError(f"{folder} is not a folder", expected=MADE_BY_RUN)
     record = read_record(folder)
     if record is None:
         raise FileError(f"{folder} has no study", expected=MADE_BY_RUN)
-    wanted, there = record.folder_shards, _numbers(folder)
-    for number in wanted:
-        if number not in there:
-            raise FileError(f"{shard_path(folder, number)} is missing", remedy=RESTORE)
-    paths = [shard_path(folder, number) for number in wanted]
-    found = [opened.enter_context(Store.open(path, write=False)) for path in paths]
-    content = found[0].study.of_study, found[0].images()
-    for number, store in zip(wanted, found, strict=True):
-        if store.study.shard != number:
+    stores = []
+    for number in record.folder_shards:
+        stores.append(opened.enter_context(Store(shard_path(folder, number), write=False)))
+        if stores[-1].study.shard != number:
             raise FileError(
-                f"{store.path} holds shard {store.study.shard} of a study",
+                f"{stores[-1].path} holds shard {stores[-1].study.shard} of a study",
                 expected=f"shard {number}",
                 remedy=RESTORE,
             )
-        if (store.study.of_study, store.images()) != content:
-            first = found[0].path.name
+    contents = [(store.study.of_study, store.images()) for store in stores]
+    for store, content in zip(stores, contents, strict=True):
+        if content != contents[0]:
+            first = stores[0].path.name
             raise FileError(f"{store.path} is of another study than {first}", remedy=RESTORE)
-    return found
-
-
-def shard_paths(folder: Path) -> list[Path]:
-    """Return the files of all shards of a folder, in order, after checking them."""
-    with contextlib.ExitStack() as opened:
-        return [store.path for store in open_shards(folder, opened)]
-
-
-def _numbers(folder: Path) -> list[int]:
-    """Return the numbers of the shards that exist in a folder."""
-    try:
-        found = [PATTERN.fullmatch(path.name) for path in folder.iterdir()]
-    except OSError as error:
-        raise FileError(f"{folder} cannot be read: {error.strerror}") from None
-    return sorted(int(match[1]) for match in found if match is not None)
+    return stores
