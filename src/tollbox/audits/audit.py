@@ -23,19 +23,13 @@ import torch
 from torch import Tensor
 
 from .._run import AnyModel
+from ..core import validation
 from ..core.cell import check_label
 from ..core.execution import Execution
 from ..core.model import as_model
 from ..core.noise import content_hash
 from ..core.prices import Prices
-from ..core.validation import (
-    check_flag,
-    check_function,
-    check_seconds,
-    check_whole,
-    is_whole,
-    shown,
-)
+from ..core.validation import is_whole, require, shown
 from ..data.images import ImageSet
 from ..data.output import check_replaceable, replace_file
 from ..data.tables import path_of
@@ -55,13 +49,11 @@ from .criteria import Criteria
 from .data import audit_data
 from .page import IMAGES, page
 from .suite import Suite
-from .verdict import with_words
+from .verdict import advice, commands, notes, verdict
 
 ANSWERS = "audit.json"
 PAGE = "audit.html"
 MODEL = "model"
-MOST_KEPT = 200_000_000
-"""Maximum size of all adversarial images in bytes; above it, none is kept."""
 
 
 @dataclass(frozen=True)
@@ -115,13 +107,12 @@ def audit(
     time_limit: seconds after which the run stops; the results of finished attacks are reported.
     tell: function that receives events (`tollbox.studies.events.Event`).
     """
-    check_seconds("time_limit", time_limit)
-    check_flag("metered", metered)
-    check_flag("exact", exact)
-    check_whole("seed", seed)
-    check_function("tell", tell)
-    if not isinstance(name, str) or not name.strip():
-        raise InputError(f"is {shown(name)}", expected="a name for the model", input="name")
+    validation.check_seconds("time_limit", time_limit)
+    validation.check_flag("metered", metered)
+    validation.check_flag("exact", exact)
+    validation.check_whole("seed", seed)
+    validation.check_function("tell", tell)
+    require(isinstance(name, str) and name.strip() != "", "name", name, "a name for the model")
     classes = None if flagged is None else _listed("flagged", flagged, "classes as whole numbers")
     class_names = _listed("class_names", class_names, "a list of names")
     criteria = Criteria.of(worth, epsilon, policy)
@@ -134,22 +125,17 @@ def audit(
         folder=folder,
         images=ImagesSpec(folder / IMAGES),
         models=[ModelSpec(source=MODEL, name=MODEL, resolved=MODEL)],
-        attacks=suite.specs(),
-        tariffs=suite.tariffs(),
         seeds=[seed],
         goal=GoalSpec(flagged=None if classes is None else frozenset(classes)),
         execution=Execution(batch_size=batch_size, workers=workers, metered=metered, exact=exact),
-        keep_images=keeps_images(suite, given.images),
+        **suite.fields(given.images.numel()),
     )
     checked = as_model(model)
     hashes = tuple(content_hash(image) for image in given.images)
-    no_masks: list[Tensor | None] = [None] * len(given)
+    none: list[Tensor | None] = [None] * len(given)  # neither starts nor masks
     models = {MODEL: checked}
-    loaded = StudyInputs(
-        study, given, hashes, no_masks, no_masks, checked.device, models, False, {}
-    )
-    if not holds(study, folder):
-        create(loaded, folder, "audit", settings=settings_of(suite, given.images, criteria))
+    loaded = StudyInputs(study, given, hashes, none, none, checked.device, models, False, {})
+    start(loaded, folder, suite, criteria)
     file = folder / IMAGES
     if not file.exists():
         partial = file.with_name(f".{file.name}.partial")
@@ -171,10 +157,13 @@ def settings_of(suite: Suite, images: Tensor, criteria: Criteria) -> dict[str, A
     return {SETTINGS: {**values, "criteria": criteria.to_json()}}
 
 
-def keeps_images(suite: Suite, images: Tensor) -> bool:
-    """Return whether the adversarial images are kept."""
-    runs = len(suite.attacks) * len(suite.prices)
-    return 4 * images.numel() * runs <= MOST_KEPT
+def start(
+    loaded: StudyInputs, folder: Path, suite: Suite, criteria: Criteria, made_by: str = "audit"
+) -> None:
+    """Create the study of an audit in a folder, unless it is there."""
+    if not holds(loaded.study, folder):
+        settings = settings_of(suite, loaded.images.images, criteria)
+        create(loaded, folder, made_by, settings=settings)
 
 
 def _image_set(
@@ -185,15 +174,11 @@ def _image_set(
         stack = images if isinstance(images, Tensor) else torch.stack(list(images))
         stack = stack.detach().to("cpu", torch.float32)
     except (TypeError, RuntimeError):
-        raise InputError(
-            f"is {shown(images)}", expected="images (n, c, h, w) of one shape", input="images"
-        ) from None
+        expected = "images (n, c, h, w) of one shape"
+        raise InputError(f"is {shown(images)}", expected=expected, input="images") from None
     if stack.ndim != 4 or not len(stack):
-        raise InputError(
-            f"has shape {tuple(stack.shape)}",
-            expected="at least one image, (n, c, h, w)",
-            input="images",
-        )
+        expected = "at least one image, (n, c, h, w)"
+        raise InputError(f"has shape {tuple(stack.shape)}", expected=expected, input="images")
     if not bool(((stack >= 0) & (stack <= 1)).all()):
         raise InputError("has values outside of [0,1]", expected="images in [0,1]", input="images")
     classes = [
@@ -201,11 +186,8 @@ def _image_set(
         for label in _listed("labels", labels, "whole numbers")
     ]
     if len(classes) != len(stack):
-        raise InputError(
-            f"has {len(classes)} labels for {len(stack)} images",
-            expected="one for each image",
-            input="labels",
-        )
+        given = f"has {len(classes)} labels for {len(stack)} images"
+        raise InputError(given, expected="one for each image", input="labels")
     for place, label in enumerate(classes):
         check_label(label, None, f"the label of image {place}")
     places = tuple(str(place) for place in range(len(stack)))
@@ -238,7 +220,13 @@ def conclude(
         results = opened.enter_context(StudyResults(folder, loaded))
         runs = AuditRuns.of(results)
         criteria = runs.criteria if criteria is None else criteria.or_else(runs.criteria)
-        data = with_words(runs, audit_data(runs, criteria))
+        data = audit_data(runs, criteria)
+        data |= {
+            "verdict": verdict(data),
+            "advice": advice(data),
+            "notes": notes(runs, data),
+            "commands": commands(runs),
+        }
         if other is not None:
             second = AuditRuns.of(opened.enter_context(StudyResults(other)))
             data["against"] = compare(runs, second, criteria)

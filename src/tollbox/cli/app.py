@@ -15,13 +15,21 @@ import importlib
 import sys
 from collections.abc import Callable, Sequence
 
-from cyclopts import App, CycloptsError, UnknownCommandError
+from cyclopts import App, CycloptsError, Parameter, UnknownCommandError
 
 from .. import __version__
 from ..errors import InputError, TollboxError, UnknownNameError
 from .interrupt import Terminated, ignore_signals
-from .output import FAILED, INTERRUPTED, MISTAKE, STOPPED, TERMINATED, safe_streams, say
-from .parsing import as_option
+from .output import (
+    FAILED,
+    INTERRUPTED,
+    MISTAKE,
+    STOPPED,
+    TERMINATED,
+    safe_streams,
+    say,
+    say_mistake,
+)
 
 COMMANDS = {
     "demo": "Audit the embedded model: what it costs to attack it, and a page, in about a minute.",
@@ -41,6 +49,8 @@ COMMANDS = {
 """The first sentence of each command, shown without importing it, in the order of use."""
 LIGHT = ("status", "presets", "theory")
 """Commands that do not need torch."""
+DEFAULTS = Parameter(negative="", show_choices=False)
+"""What all options have in common: no --no-NAME, and no list of choices in the help."""
 INSTALL = "--install-completion"
 FLAGS = ("--help", "--version", INSTALL)
 EPILOGUE = "Run `tollbox COMMAND --help` for the options of a command."
@@ -56,8 +66,12 @@ def command_line(typed: str | None = None) -> App:
         help_epilogue=None if typed in COMMANDS else EPILOGUE,
     )
     for place, (name, text) in enumerate(COMMANDS.items()):
-        own = name == typed
-        app.command(f"tollbox.cli.{name}:{name}", help=None if own else text, sort_key=place)
+        app.command(
+            f"tollbox.cli.{name}:{name}",
+            help=None if name == typed else text,
+            sort_key=place,
+            default_parameter=DEFAULTS,
+        )
     app.register_install_completion_command(INSTALL, help=INSTALL_TEXT)
     return app
 
@@ -95,7 +109,7 @@ def _run(tokens: list[str], ready: Callable[[], None]) -> int:
         say(f"{error} See `tollbox {of}--help`.")
         return MISTAKE
     except InputError as error:
-        say(error.sentence(as_option))
+        say_mistake(error)
         return MISTAKE
     except TollboxError as error:
         say(str(error))

@@ -18,22 +18,13 @@ from .options import FOLDER
 class ExportOptions:
     """The options of `tollbox export`."""
 
-    out: Annotated[
-        Path | None,
-        Parameter(
-            help="Folder for the files. Default: export, in the study's folder; with --price, "
-            "export-price-PRICE; with --format parquet, export-parquet."
-        ),
-    ] = None
-    format: Annotated[
-        Format, Parameter(help="csv or parquet, which needs `pip install 'tollbox[parquet]'`.")
-    ] = "csv"
-    price: Annotated[
-        float | None,
-        Parameter(
-            help="c* to count the recorded answers with, instead of that of the run; or inf."
-        ),
-    ] = None
+    out: Path | None = None
+    """Folder for the files. Default: export, in the study's folder; with --price,
+    export-price-PRICE; with --format parquet, export-parquet."""
+    format: Annotated[Format, Parameter(show_choices=True)] = "csv"
+    """csv or parquet, which needs `pip install 'tollbox[parquet]'`."""
+    price: float | None = None
+    """c* to count the recorded answers with, instead of that of the run; or inf."""
 
 
 def export(
@@ -45,7 +36,7 @@ def export(
     from ..data.output import staged
     from ..studies import export as tables
     from ..studies.results import StudyResults
-    from .output import console
+    from .output import write
 
     out = options.out or tables.export_folder(folder, options.price, options.format)
     if options.price is not None and not options.price >= 0:
@@ -64,5 +55,5 @@ def export(
             stage.commit()
         done = len(results)
     names = ", ".join(sorted(tables.files_of(options.format)))
-    console().print(f"{done} cells are in {out}: {names}.", soft_wrap=True)
+    write(f"{done} cells are in {out}: {names}.")
     return 0

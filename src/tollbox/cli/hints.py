@@ -65,19 +65,6 @@ def unfit_model(
     return ""
 
 
-def lost_by_rounding(lost: int, points: int, bits: int | None) -> str:
-    """Return what to do if some of `points` are not adversarial as 8-bit images; else empty.
-
-    `bits` is what the model takes.
-    """
-    if not lost or bits == 8:
-        return ""
-    return (
-        f"{lost} of {points} adversarial points are no longer adversarial when rounded to 8 bits, "
-        "as in a PNG. With --quantize 8 the attack works on 8-bit images."
-    )
-
-
 def command(*words: str | Path) -> str:
     """Return a command with its words quoted for a shell."""
     return shlex.join(["tollbox", *map(str, words)])

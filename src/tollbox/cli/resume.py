@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from .options import FOLDER, RunningOptions
-from .parsing import seconds
+from .options import FOLDER, RunningOptions, seconds
 
 if TYPE_CHECKING:
     from ..studies.store.record import StudyRecord
@@ -20,13 +19,10 @@ if TYPE_CHECKING:
 class ResumeOptions(RunningOptions):
     """The options of `tollbox resume`."""
 
-    rerun: Annotated[
-        bool,
-        Parameter(help="Restart cells whose queries no longer match the recording.", negative=""),
-    ] = False
-    failed: Annotated[
-        bool, Parameter(help="Run cells again that ended in an error.", negative="")
-    ] = False
+    rerun: bool = False
+    """Restart cells whose queries no longer match the recording."""
+    failed: bool = False
+    """Run cells again that ended in an error."""
 
 
 def resume(
@@ -35,13 +31,14 @@ def resume(
     options: ResumeOptions = ResumeOptions(),  # noqa: B008
 ) -> int:
     """Continue a study or an attack; recorded answers are not asked for again."""
-    from ..audits.audit import options_of
+    from ..audits.audit import conclude, options_of
     from ..audits.costs import SETTINGS
     from ..studies.events import Options
     from ..studies.fingerprint import recorded_study
     from ..studies.inputs import load
     from ..studies.store.store import Store, shard_paths
-    from . import attack_files, audit
+    from .attack_files import finish
+    from .audit import show
     from .hints import page_hint
     from .output import say
     from .study_run import cluster_of, keeping, run_left, say_end
@@ -58,11 +55,13 @@ def resume(
     if record.made_by == "attack":
         loaded = load(recorded_study(record, files=True), record=record)
         with keeping(folder):
-            return attack_files.finish(folder, *run_left(folder, how, loaded, cluster), loaded)
+            return finish(folder, *run_left(folder, how, loaded, cluster), loaded)
     if SETTINGS in record.settings:
         with keeping(folder):
             how = replace(how, in_order=options_of(limit).in_order)
-            return audit.finish(folder, *run_left(folder, how, cluster=cluster))
+            code = say_end(folder, *run_left(folder, how, cluster=cluster), table=False)
+            show(conclude(folder))
+            return code
     if record.made_by == "run" and (change := _describe_edit(record)) is not None:
         say(change)
     next_step = page_hint(folder) if record.parts == 1 else ""

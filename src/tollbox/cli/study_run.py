@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,13 +22,14 @@ from ..studies.ray import RayWorkers
 from ..studies.results import StudyResults
 from ..studies.run import run_folder
 from ..studies.sources import find_device
+from ..studies.store.codec import End
 from ..workers.executors import Stopper, fewer_notice
 from . import hints
 from .interrupt import Interrupt, ignore_signals
 from .options import RunningOptions
-from .output import FAILED, console, say
+from .output import FAILED, console, say, write
 from .progress import StudyProgress
-from .status import show
+from .status import findings, show
 
 
 def cluster_of(options: RunningOptions) -> RayWorkers | None:
@@ -42,12 +43,6 @@ def cluster_of(options: RunningOptions) -> RayWorkers | None:
     return None
 
 
-def say_findings(findings: Iterable[str]) -> None:
-    """Print what the check of the models found before a run."""
-    for finding in findings:
-        say(f"Note: {finding}")
-
-
 def run_left(
     folder: Path,
     options: Options,
@@ -56,21 +51,18 @@ def run_left(
 ) -> tuple[Outcome, int]:
     """Run the remaining cells and show progress.
 
-    Returns the outcome and the exit code of an interruption, 0 if there was none. `loaded` is the
-    study if it is loaded already; `cluster` is where the workers run, if not here.
+    Returns the outcome and the exit code of an interruption, 0 if there was none.
     """
     with StudyResults(folder) as before:
         progress = StudyProgress(console(stderr=True), before, options.failed)
         if options.failed or len(before) < before.record.cells:
             device = find_device(before.study) if loaded is None else loaded.device
-            workers, force = before.study.workers, options.force_workers
-            fewer = fewer_notice(workers, len(before.grid), force, "--force-workers")
-            for notice in (
-                environment_notice(before.record, device),
-                fewer if cluster is None else None,
-            ):
-                if notice is not None:
-                    say(notice)
+            notices = [environment_notice(before.record, device)]
+            if cluster is None:
+                workers, force = before.study.workers, options.force_workers
+                notices.append(fewer_notice(workers, len(before.grid), force, "--force-workers"))
+            for notice in filter(None, notices):
+                say(notice)
     stopper = Stopper()
     with progress, Interrupt(stopper, progress.announce) as interrupt:
         outcome = run_folder(
@@ -103,11 +95,10 @@ def say_end(
     Without `table`, print only what went wrong.
     """
     with StudyResults(folder) as results:
-        series, total = results.status(), results.record.cells
+        total = results.record.cells
         if table:
-            show(f"{results.study.name}: {folder}", series)
-            for sentence in [*results.kept, *results.sizes, *results.exactness, *results.detector]:
-                console().print(sentence, soft_wrap=True)
+            show(f"{results.study.name}: {folder}", results.status())
+            write(*findings(results))
         left = total - len(results)
         failed = [end for end in results.finished() if end.stop.failed]
         first_failed = _name_cell(results, failed[0].cell) if failed else ""
@@ -137,7 +128,7 @@ def say_end(
     if nothing_measured or (failed and len(failed) == total):
         return FAILED
     if next_step and not left:
-        console().print(next_step, soft_wrap=True)
+        write(next_step)
     return 0
 
 
@@ -148,40 +139,28 @@ def _unfit_models(results: StudyResults) -> tuple[list[str], bool]:
     """
     grid, models, record = results.grid, results.study.models, results.record
     series_each, cells_each = len(grid.series) // len(models), len(grid) // len(models)
-    misclassified: list[set[int]] = [set() for _ in models]
-    suspect_cells: list[set[int]] = [set() for _ in models]
-    images: list[set[int]] = [set() for _ in models]
+    ends: list[list[End]] = [[] for _ in models]
     for end in results.finished():
-        number = end.cell // cells_each
-        image = grid.place(end.cell).image
-        images[number].add(image)
-        if not end.stop.attacked:
-            misclassified[number].add(image)
-        if not end.stop.attacked or end.flagged == end.queries:
-            suspect_cells[number].add(end.cell)
-    here = [
-        record.cells_of(number * series_each, (number + 1) * series_each)
-        for number in range(len(models))
-    ]
-    suspects = [
-        number for number, cells in enumerate(suspect_cells) if 0 < len(cells) == here[number]
-    ]
-    labels = {number: Counter[int]() for number in suspects}
-    for cell, _, trace in results.traces() if suspects else ():
+        ends[end.cell // cells_each].append(end)
+    labels: dict[int, Counter[int]] = {}
+    for number, found in enumerate(ends):
+        cells = record.cells_of(number * series_each, (number + 1) * series_each)
+        same = all(not end.stop.attacked or end.flagged == end.queries for end in found)
+        if same and 0 < len(found) == cells:
+            labels[number] = Counter()
+    for cell, _, trace in results.traces() if labels else ():
         if cell // cells_each in labels:
             for tally in trace.counts.values():
                 labels[cell // cells_each] += tally
-    sentences = [
-        hints.unfit_model(
-            f"the model {models[number].name!r}",
-            len(images[number]),
-            len(misclassified[number]),
-            labels[number],
-            results.record.class_names,
+    sentences, nothing_measured = [], False
+    for number, answers in labels.items():
+        images = {grid.place(end.cell).image for end in ends[number]}
+        wrong = {grid.place(end.cell).image for end in ends[number] if not end.stop.attacked}
+        nothing_measured |= wrong == images
+        name = f"the model {models[number].name!r}"
+        sentences.append(
+            hints.unfit_model(name, len(images), len(wrong), answers, record.class_names)
         )
-        for number in suspects
-    ]
-    nothing_measured = any(misclassified[number] == images[number] for number in suspects)
     return [hint for hint in sentences if hint], nothing_measured
 
 
