@@ -145,11 +145,11 @@ def test_of_a_run_the_first_point_within_counts() -> None:
     runs = [run(7, [(3.0, 1, 2), (2.0, 4, 9), (1.0, 5, 30)]), run(8, [(9.0, 1, 2)])]
     series: Any = [SimpleNamespace(runs=runs)]
     found = costs.accounts_of(series, [2.0, 2.5, 0.5, 10.0])
-    assert found.images == [7, 8]
-    assert found.flagged[0, 0].tolist() == [4, 4, INF, 1]
-    assert found.others[0, 0].tolist() == [5, 5, INF, 1]
-    assert found.flagged[1, 0].tolist() == [INF, INF, INF, 1]
-    assert found.distances.tolist() == [[1.0], [9.0]]
+    assert [at.images for at in found] == [[7, 8]] * 4
+    assert [at.flagged[0, 0] for at in found] == [4, 4, INF, 1]
+    assert [at.others[0, 0] for at in found] == [5, 5, INF, 1]
+    assert [at.flagged[1, 0] for at in found] == [INF, INF, INF, 1]
+    assert found[0].distances.tolist() == [[1.0], [9.0]]
 
 
 # -- what is asked ---------------------------------------------------------------------------------

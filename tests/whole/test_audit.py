@@ -556,8 +556,7 @@ def test_a_page_of_ten_thousand_cells(tmp_path: Path) -> None:
         folder=tmp_path,
         images=ImagesSpec(tmp_path / IMAGES),
         models=[ModelSpec(source="model", name="model", resolved="model")],
-        attacks=suite.specs(),
-        tariffs=suite.tariffs(),
+        **{**suite.fields(images.numel()), "keep_images": False},
     )
     grid = Grid.of(study, MANY, None)
     environment = Environment("0.1.0", "2", "2", "3", "cpu")

@@ -219,13 +219,13 @@ def conclude(
     with ExitStack() as opened:
         results = opened.enter_context(StudyResults(folder, loaded))
         runs = AuditRuns.of(results)
-        criteria = runs.criteria if criteria is None else criteria.or_else(runs.criteria)
+        criteria = (criteria or Criteria()).or_else(Criteria.from_json(runs.settings["criteria"]))
         data = audit_data(runs, criteria)
         data |= {
             "verdict": verdict(data),
             "advice": advice(data),
             "notes": notes(runs, data),
-            "commands": commands(runs),
+            "commands": commands(runs, data["failed"]),
         }
         if other is not None:
             second = AuditRuns.of(opened.enter_context(StudyResults(other)))

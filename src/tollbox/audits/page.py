@@ -45,14 +45,13 @@ def page(runs: AuditRuns, data: dict[str, Any]) -> str:
     record = runs.results.record
     [model] = record.models.values()
     levels = Criteria.from_json(data["criteria"]).levels(runs.smallest, runs.values)
-    accounts = runs.accounts(levels)
-    few = len(accounts.images) <= MOST_ACCOUNTS
+    few = data["images"]["measured"] <= MOST_ACCOUNTS
     measured = counted(data["images"]["measured"], "image")
     number = counted(sum(row["runs"] for row in data["runs"]), "run")
     shown = {
         "title": f"What it costs to attack {runs.name}",
         "made": f"{measured}, {number}; tollbox {record.environment.tollbox}",
-        "accounts": [price_fronts(accounts.at(n)) for n in range(len(levels))] if few else [],
+        "accounts": [price_fronts(at) for at in runs.accounts(levels)] if few else [],
         "times": times(runs),
         "weakest_images": _images(runs, data["weakest"]),
         "environment": data["environment"] | {"model": model_settings(model)},
