@@ -48,8 +48,9 @@ from ..engine.batch import trial_batch_size
 from ..studies.events import Outcome
 from ..studies.inputs import StudyInputs
 from ..studies.results import StudyResults
-from . import hints
-from .output import FAILED, console, json_text, say, write
+from .output import console, json_text, page_hint, write
+from .status import infinite_median
+from .study_run import say_end
 
 PNG = re.compile(r"\d{4,}-(adversarial|lost|unknown)\.png")
 FILES = frozenset({"adversarial.npz", "results.csv", "ledger.json"})
@@ -89,38 +90,7 @@ def finish(folder: Path, outcome: Outcome, interruption: int, loaded: StudyInput
             stage.commit()
         lost = sum(point.adversarial is False for point in points.values())
         show_summary(results, settings, store, loaded, None if metered else lost)
-    return _exit_code(folder, results, outcome, interruption, classes)
-
-
-def _exit_code(
-    folder: Path, results: Results, outcome: Outcome, interruption: int, classes: tuple[str, ...]
-) -> int:
-    """Return the exit code; if it is not 0, print why."""
-    if interruption:
-        finished = sum(r.stop is not Stop.INTERRUPTED for r in results)
-        say(
-            f"Interrupted: {finished} of {len(results)} images were finished; what the others had "
-            f"reached is saved as well, in {folder}. Continue with `tollbox resume {folder}`."
-        )
-        return interruption
-    if outcome.diverged:
-        why = next(iter(outcome.diverged.values()))
-        say(
-            f"{len(outcome.diverged)} images cannot be replayed here: {why}. Restart them with "
-            f"`tollbox resume {folder} --rerun`."
-        )
-        return FAILED
-    if _all_failed(results):
-        say(f"no run succeeded: {_failures(results)}")
-        return FAILED
-    labels = sum((t for r in results for t in r.ledger.counts.values()), Counter[int]())
-    unfit = hints.unfit_model("the model", len(results), results.misclassified, labels, classes)
-    if unfit:
-        say(unfit)
-    if results.misclassified == len(results):
-        return FAILED
-    write(hints.page_hint(folder))
-    return 0
+    return say_end(folder, outcome, interruption, page_hint(folder), table=False)
 
 
 @dataclass(frozen=True)
@@ -324,7 +294,7 @@ def show_summary(
     write(*store.sizes, *settings["exactness"], *store.detector)
     ended = [r for r in results.counted if not r.stop.cut_short]
     without_point = Counter(r.stop for r in ended if math.isinf(r.distance))
-    hint = hints.infinite_median(len(ended), without_point, results[0].norm)
+    hint = infinite_median(len(ended), without_point, results[0].norm)
     if hint:
         write(hint[:1].upper() + hint[1:])
     if lost and settings["quantize"] != 8:
@@ -338,8 +308,6 @@ def show_summary(
         if target is not None:
             answer = f"another class than {numbered(target, classes)}"
         write(f"{no_start} images have no start: the model answers {answer} to it.")
-    if results.failed and not _all_failed(results):
-        write(_failures(results))
     pngs = "PNGs, " if any(Path(store.folder).glob("[0-9]*.png")) else ""
     write(f"Saved in {store.folder}: adversarial.npz, {pngs}results.csv, ledger.json.")
 
@@ -390,16 +358,3 @@ def _summary(
 def _median(name: str, results: Sequence[Result]) -> dict[str, str]:
     median = f"{np.median([r.distance for r in results]):.4g}" if results else "-"
     return {f"{name} ({len(results)} images)": median}
-
-
-def _all_failed(results: Results) -> bool:
-    """Return whether runs started, and all of those failed."""
-    return results.failed > 0 and not any(
-        r.ledger.queries > 0 for r in results.counted if not r.stop.failed
-    )
-
-
-def _failures(results: Results) -> str:
-    """Return a sentence on how many runs failed, and why the first did."""
-    first = next(r for r in results if r.stop.failed)
-    return f"{results.failed} runs failed; the first, image {first.name}: {first.reason}"

@@ -21,7 +21,7 @@ from cyclopts import Parameter
 from ..data.tables import kind_of, shortened
 from ..errors import FileError, InputError, mention
 from .options import InputOptions, option
-from .output import write
+from .output import command, free_folder, write
 
 if TYPE_CHECKING:
     from ..data.images import ImageSet
@@ -57,7 +57,6 @@ def init(options: InitOptions = InitOptions()) -> int:  # noqa: B008
     from ..data.output import replace_file
     from ..studies.study import Study
     from ..studies.template import Template
-    from . import hints
 
     out = options.out
     _check_out(out, options.replace)
@@ -70,8 +69,8 @@ def init(options: InitOptions = InitOptions()) -> int:  # noqa: B008
         said = f"{out} is written. {template.about_images} {template.about_model}"
     Study.from_text(template.text, out.parent, str(out), files=options.model is not None)
     replace_file(out, template.text)
-    write(f"{said} Next:", f"  {hints.command('run', out, '--dry-run')}")
-    write(f"  {hints.command('run', out, '--out', hints.free_folder())}")
+    write(f"{said} Next:", f"  {command('run', out, '--dry-run')}")
+    write(f"  {command('run', out, '--out', free_folder())}")
     return 0
 
 
@@ -199,7 +198,7 @@ def _images_in_words(spec: ImagesSpec, used: ImageSet, limit: int | None) -> str
 
 def _model_in_words(loaded: StudyInputs, spec: ModelSpec) -> str:
     """Return sentences on the model, and on whether it classifies the first images correctly."""
-    from .hints import WHAT_TO_CHECK
+    from .study_run import WHAT_TO_CHECK
 
     model = loaded.model(spec)
     own = model.preprocessing

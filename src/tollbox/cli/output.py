@@ -11,11 +11,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, TextIO, cast
 
 from cyclopts import Parameter
@@ -94,6 +97,22 @@ def write(*lines: str) -> None:
     """Print lines on stdout; a terminal wraps them."""
     for line in lines:
         console().print(line, soft_wrap=True)
+
+
+def command(*words: str | Path) -> str:
+    """Return a command with its words quoted for a shell."""
+    return shlex.join(["tollbox", *map(str, words)])
+
+
+def free_folder() -> Path:
+    """Return the name of a folder for results that does not exist yet."""
+    names = (f"results-{number}" if number > 1 else "results" for number in itertools.count(1))
+    return next(Path(name) for name in names if not os.path.lexists(name))
+
+
+def page_hint(folder: Path) -> str:
+    """Return how to look at results."""
+    return f"Make a page of the results with `{command('report', folder)}`."
 
 
 def clock(seconds: float) -> str:

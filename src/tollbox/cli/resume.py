@@ -39,8 +39,7 @@ def resume(
     from ..studies.store.store import Store, shard_paths
     from .attack_files import finish
     from .audit import show
-    from .hints import page_hint
-    from .output import say
+    from .output import page_hint, say
     from .study_run import cluster_of, keeping, run_left, say_end
 
     limit, cluster = seconds(options.time_limit), cluster_of(options)

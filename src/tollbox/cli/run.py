@@ -49,8 +49,7 @@ def run(
     from ..studies.events import Options
     from ..studies.inputs import load
     from ..studies.study import Study
-    from .hints import command, free_folder, page_hint
-    from .output import say, write
+    from .output import command, free_folder, page_hint, say, write
     from .study_run import cluster_of, keeping, run_left, say_end
 
     limit, cluster = seconds(options.time_limit), cluster_of(options)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.table import Table
 from rich.text import Text
 
+from ..core.metric import Metric
+from ..core.stop import Stop
 from .options import FOLDER
-from .output import JSON, console, json_text, write
+from .output import JSON, command, console, json_text, page_hint, write
 
 if TYPE_CHECKING:
     from ..studies.status import Failure, SeriesStatus, StudyStatus
@@ -27,7 +29,6 @@ NARROWEST_TABLE = 60
 def status(folder: Annotated[Path, FOLDER], /, *, json: Annotated[bool, JSON] = False) -> int:
     """Show the progress of a study; it may be running."""
     from ..studies.status import StudyStatus
-    from .hints import page_hint
 
     with StudyStatus(folder) as study:
         series, running = study.status(), study.running
@@ -54,8 +55,6 @@ def findings(study: StudyStatus) -> list[str]:
 
 def _failed(study: StudyStatus) -> Iterator[str]:
     """Yield a sentence for each reason why cells failed, and how to run them again."""
-    from .hints import command
-
     failures = study.failures()
     for each in failures[:MOST_REASONS]:
         reason = " ".join(each.reason.split()).rstrip(".")
@@ -101,8 +100,6 @@ def _values(
 
 def show(title: str, series: Sequence[SeriesStatus]) -> None:
     """Print a row for each series, or lines if no table fits, and why medians are infinite."""
-    from .hints import infinite_median
-
     to = console()
     norms = " and ".join(f"median {norm}" for norm in dict.fromkeys(each.norm for each in series))
     heads = ["cells", "failed", norms, "queries"]
@@ -134,6 +131,29 @@ def show(title: str, series: Sequence[SeriesStatus]) -> None:
     write(*hints[:MOST_HINTS])
     if len(hints) > MOST_HINTS:
         write(f"The same holds for {len(hints) - MOST_HINTS} more series.")
+
+
+_WHY = {
+    Stop.BUDGET: "the budget ended before a start was found at this price",
+    Stop.MAX_QUERIES: "max_queries was reached before a start was found",
+    Stop.MAX_FLAGGED: "max_flagged was reached before a start was found",
+}
+
+
+def infinite_median(counted: int, without_point: Mapping[Stop, int], norm: Metric) -> str:
+    """Return why the median of `counted` images is infinite; empty if it is finite."""
+    missing = sum(without_point.values())
+    if 2 * missing < counted or not counted:
+        return ""
+    reasons = ", ".join(
+        f"for {number} {_WHY.get(stop, f'none was found ({stop})')}"
+        for stop, number in sorted(without_point.items())
+    )
+    remedy = "; a larger budget may find more" if Stop.BUDGET in without_point else ""
+    return (
+        f"median {norm} is inf: {counted - missing} of {counted} images have an adversarial point; "
+        f"{reasons}{remedy}."
+    )
 
 
 def _number(value: float, form: str) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ..core.goal import numbered
 from ..errors import InputError, mention
 from ..studies.events import Options, Outcome
 from ..studies.fingerprint import environment_notice
@@ -24,12 +25,18 @@ from ..studies.run import run_folder
 from ..studies.sources import find_device
 from ..studies.store.codec import End
 from ..workers.executors import Stopper, fewer_notice
-from . import hints
 from .interrupt import Interrupt, ignore_signals
 from .options import RunningOptions
 from .output import FAILED, console, say, write
 from .progress import StudyProgress
 from .status import findings, show
+
+MANY_QUERIES = 100
+"""Number of answers of which some are expected to be of another class."""
+WHAT_TO_CHECK = (
+    "check the mean and std, the order of the channels, the order of the labels and the "
+    "preprocessing"
+)
 
 
 def cluster_of(options: RunningOptions) -> RayWorkers | None:
@@ -79,12 +86,10 @@ def keeping(folder: Path) -> Iterator[None]:
     except KeyboardInterrupt as stop:
         ignore_signals()
         with StudyResults(folder) as results:
-            done, total = len(results), results.record.cells
-            cells = "images" if results.record.made_by == "attack" else "cells"
+            done, total, cells = len(results), results.record.cells, _cells(results)
         rest = f" All answers are kept. Resume with `tollbox resume {folder}`." * (done < total)
-        raise type(stop)(
-            f"interrupted: {done} of {total} {cells} are finished and saved.{rest}"
-        ) from None
+        said = f"interrupted: {done} of {total} {cells} are finished and saved.{rest}"
+        raise type(stop)(said) from None
 
 
 def say_end(
@@ -99,33 +104,33 @@ def say_end(
         if table:
             show(f"{results.study.name}: {folder}", results.status())
             write(*findings(results))
-        left = total - len(results)
-        failed = [end for end in results.finished() if end.stop.failed]
-        first_failed = _name_cell(results, failed[0].cell) if failed else ""
-        first_diverged = _name_cell(results, min(outcome.diverged)) if outcome.diverged else ""
+        ends, cells = results.finished(), _cells(results)
+        left = total - len(ends)
+        failed = [end for end in ends if end.stop.failed]
+        measured = any(end.stop.attacked and not end.stop.failed for end in ends)
         unfit, nothing_measured = _unfit_models(results)
     if failed:
-        say(
-            f"{len(failed)} cells failed; the first, {first_failed}: {failed[0].reason}. Run them "
-            f"again with `tollbox resume {folder} --failed`."
-        )
+        first = f"{_name_cell(results, failed[0].cell)}: {failed[0].reason}"
+        again = f"Run them again with `tollbox resume {folder} --failed`."
+        say(f"{len(failed)} {cells} failed; the first, {first}. {again}")
     if outcome.restarted:
-        say(f"Restarted {outcome.restarted} cells whose queries no longer matched the recording.")
+        say(f"Restarted {outcome.restarted} {cells} whose queries no longer matched the recording.")
     for hint in unfit:
         say(hint)
     if interruption:
-        say(f"Interrupted; {left} cells remain. Resume with `tollbox resume {folder}`.")
+        say(f"Interrupted; {left} {cells} remain. Resume with `tollbox resume {folder}`.")
         return interruption
     if outcome.diverged:
+        cell, why = min(outcome.diverged.items())
         say(
-            f"{len(outcome.diverged)} cells cannot be replayed here; the first is "
-            f"{first_diverged}: {outcome.diverged[min(outcome.diverged)]}. Resume where they were "
-            f"started, or restart them with `tollbox resume {folder} --rerun`."
+            f"{len(outcome.diverged)} {cells} cannot be replayed here; the first is "
+            f"{_name_cell(results, cell)}: {why}. Resume where they were started, or restart "
+            f"them with `tollbox resume {folder} --rerun`."
         )
         return FAILED
     if left:
-        say(f"Time limit reached; {left} cells remain. Resume with `tollbox resume {folder}`.")
-    if nothing_measured or (failed and len(failed) == total):
+        say(f"Time limit reached; {left} {cells} remain. Resume with `tollbox resume {folder}`.")
+    if nothing_measured or (failed and not left and not measured):
         return FAILED
     if next_step and not left:
         write(next_step)
@@ -143,10 +148,11 @@ def _unfit_models(results: StudyResults) -> tuple[list[str], bool]:
     for end in results.finished():
         ends[end.cell // cells_each].append(end)
     labels: dict[int, Counter[int]] = {}
-    for number, found in enumerate(ends):
+    """Answers of the models that gave no cell an adversarial one."""
+    for number, own in enumerate(ends):
         cells = record.cells_of(number * series_each, (number + 1) * series_each)
-        same = all(not end.stop.attacked or end.flagged == end.queries for end in found)
-        if same and 0 < len(found) == cells:
+        suspect = all(not end.stop.attacked or end.flagged == end.queries for end in own)
+        if suspect and 0 < len(own) == cells:
             labels[number] = Counter()
     for cell, _, trace in results.traces() if labels else ():
         if cell // cells_each in labels:
@@ -154,14 +160,23 @@ def _unfit_models(results: StudyResults) -> tuple[list[str], bool]:
                 labels[cell // cells_each] += tally
     sentences, nothing_measured = [], False
     for number, answers in labels.items():
+        name = "the model" if record.made_by == "attack" else f"the model {models[number].name!r}"
         images = {grid.place(end.cell).image for end in ends[number]}
         wrong = {grid.place(end.cell).image for end in ends[number] if not end.stop.attacked}
-        nothing_measured |= wrong == images
-        name = f"the model {models[number].name!r}"
-        sentences.append(
-            hints.unfit_model(name, len(images), len(wrong), answers, record.class_names)
-        )
-    return [hint for hint in sentences if hint], nothing_measured
+        single = len(answers) == 1 and numbered(next(iter(answers)), record.class_names, "class ")
+        queries = sum(answers.values())
+        if wrong == images:
+            nothing_measured = True
+            to_each = f" (it answers {single} to each)" if single else ""
+            text = f"nothing was measured: {name} misclassifies all {len(images)} images{to_each}"
+            sentences.append(f"{text}; {WHAT_TO_CHECK}.")
+        elif single and (wrong or queries >= MANY_QUERIES):
+            sentences.append(f"{name} answers {single} to all {queries} queries; {WHAT_TO_CHECK}.")
+    return sentences, nothing_measured
+
+
+def _cells(results: StudyResults) -> str:
+    return "images" if results.record.made_by == "attack" else "cells"
 
 
 def _name_cell(results: StudyResults, cell: int) -> str:
