@@ -1,7 +1,7 @@
 """The results of `tollbox attack`: adversarial.npz, PNGs, results.csv, ledger.json, and a table.
 
 They are written again, as a whole, whenever a run ends, and include what unfinished images had
-reached. The store in the same folder has all answers, so that an attack can be resumed.
+reached.
 
 1. `adversarial.npz` is lossless: the points as they were sent, for the images that have one.
 2. A PNG is the point rounded to 8 bits, which may lose it. So the model gets the rounded images
@@ -11,7 +11,7 @@ reached. The store in the same folder has all answers, so that an attack can be 
    and 0 if the model misclassifies the clean image (with a target, `inf` unless it answers the
    target); such an image has `already_misclassified` and neither a point nor a PNG.
 4. `ledger.json` has the settings of the run and, for each image, how often each label was answered
-   in each phase; costs follow from these. It is strict JSON: what is not finite is null.
+   in each phase; costs follow from these.
 5. A file that cannot be written does not prevent the others; the numbers come first, PNGs last.
 6. In the table that is printed, the median and the number of images without an adversarial point
    are over the runs that were not cut short. A run that failed counts as failed, and one that the

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from ..data.tables import Format
 from ..errors import FileError, InputError
-from .options import FOLDER
+from .options import Folder
 
 
 @Parameter(name="*")
@@ -27,11 +27,7 @@ class ExportOptions:
     """c* to count the recorded answers with, instead of that of the run; or inf."""
 
 
-def export(
-    folder: Annotated[Path, FOLDER],
-    /,
-    options: ExportOptions = ExportOptions(),  # noqa: B008
-) -> int:
+def export(folder: Folder, /, options: ExportOptions = ExportOptions()) -> int:  # noqa: B008
     """Write a study's finished cells, their steps and its images as CSV or Parquet."""
     from ..data.output import staged
     from ..studies import export as tables

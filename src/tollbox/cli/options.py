@@ -68,7 +68,7 @@ else:
     FileOrText = str | Path
 
 
-FOLDER = Parameter(help="The folder of the results: the one that was --out.")
+Folder = Annotated[Path, Parameter(help="The folder of the results: the one that was --out.")]
 FORCE_HELP = "Start as many processes as `workers` says, even if there are fewer cores."
 SECONDS_HELP = "Seconds after which the run stops."
 SEED_HELP = "Seed of the random numbers."

@@ -69,13 +69,10 @@ class PaperOptions:
 
 
 NAME = Parameter(help="An experiment, or all.", metavar="EXPERIMENT")
+Name = Annotated[ExperimentName | None, NAME]
 
 
-def paper(
-    name: Annotated[ExperimentName | None, NAME] = None,
-    /,
-    options: PaperOptions = PaperOptions(),  # noqa: B008
-) -> int:
+def paper(name: Name = None, /, options: PaperOptions = PaperOptions()) -> int:  # noqa: B008
     """Run an experiment of the paper, or all, and draw it; without a name, list them."""
     chosen(Scale, "scale", options.scale)
     chosen(DistanceRule, "reading", options.reading)

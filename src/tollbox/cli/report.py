@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from ..report.distance_rule import DistanceRule
-from .options import FOLDER, ReadingName, chosen
+from .options import Folder, ReadingName, chosen
 
 PAGE = "report.html"
 
@@ -33,11 +33,7 @@ class ReportOptions:
     the ranking."""
 
 
-def report(
-    folder: Annotated[Path, FOLDER],
-    /,
-    options: ReportOptions = ReportOptions(),  # noqa: B008
-) -> int:
+def report(folder: Folder, /, options: ReportOptions = ReportOptions()) -> int:  # noqa: B008
     """Make a page from a study, finished or not: table, curves, trade-offs, gallery."""
     from ..data.output import check_free, check_replaceable, replace_file, staged
     from ..report import table_files as files

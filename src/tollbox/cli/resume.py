@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from cyclopts import Parameter
 
-from .options import FOLDER, RunningOptions, seconds
+from .options import Folder, RunningOptions, seconds
 
 if TYPE_CHECKING:
     from ..studies.store.record import StudyRecord
@@ -25,11 +25,7 @@ class ResumeOptions(RunningOptions):
     """Run cells again that ended in an error."""
 
 
-def resume(
-    folder: Annotated[Path, FOLDER],
-    /,
-    options: ResumeOptions = ResumeOptions(),  # noqa: B008
-) -> int:
+def resume(folder: Folder, /, options: ResumeOptions = ResumeOptions()) -> int:  # noqa: B008
     """Continue a study or an attack; recorded answers are not asked for again."""
     from ..audits.audit import conclude, options_of
     from ..audits.costs import SETTINGS

@@ -32,14 +32,10 @@ class RunOptions(RunningOptions):
     """K/N: run only part K of N, in its own folder; see `tollbox merge`."""
 
 
-STUDY = Parameter(help="The study file; `tollbox init` writes one.")
+StudyFile = Annotated[Path, Parameter(help="The study file; `tollbox init` writes one.")]
 
 
-def run(
-    study: Annotated[Path, STUDY],
-    /,
-    options: RunOptions = RunOptions(),  # noqa: B008
-) -> int:
+def run(study: StudyFile, /, options: RunOptions = RunOptions()) -> int:  # noqa: B008
     """Run a study: models x attacks x prices x images, from a TOML file.
 
     Results appear in --out as cells finish. If the run stops for any reason, resume it with

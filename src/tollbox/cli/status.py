@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.table import Table
@@ -12,7 +11,7 @@ from rich.text import Text
 
 from ..core.metric import Metric
 from ..core.stop import Stop
-from .options import FOLDER
+from .options import Folder
 from .output import JSON, command, console, json_text, page_hint, write
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ NARROWEST_TABLE = 60
 """Width of a terminal, in columns, below which lines replace the table."""
 
 
-def status(folder: Annotated[Path, FOLDER], /, *, json: Annotated[bool, JSON] = False) -> int:
+def status(folder: Folder, /, *, json: Annotated[bool, JSON] = False) -> int:
     """Show the progress of a study; it may be running."""
     from ..studies.status import StudyStatus
 
