@@ -136,12 +136,10 @@ def audit(
     models = {MODEL: checked}
     loaded = StudyInputs(study, given, hashes, none, none, checked.device, models, False, {})
     start(loaded, folder, suite, criteria)
-    file = folder / IMAGES
-    if not file.exists():
-        partial = file.with_name(f".{file.name}.partial")
-        with open(partial, "wb") as opened:
-            np.savez_compressed(opened, images=given.images.numpy(), labels=np.array(given.labels))
-        partial.replace(file)
+    if not (folder / IMAGES).exists():
+        partial = folder / f".partial-{IMAGES}"
+        np.savez_compressed(partial, images=given.images.numpy(), labels=np.array(given.labels))
+        partial.replace(folder / IMAGES)
     run_folder(folder, options_of(time_limit), tell or (lambda _: None), Stopper(), loaded)
     return conclude(folder, criteria, loaded)
 
@@ -181,10 +179,8 @@ def _image_set(
         raise InputError(f"has shape {tuple(stack.shape)}", expected=expected, input="images")
     if not bool(((stack >= 0) & (stack <= 1)).all()):
         raise InputError("has values outside of [0,1]", expected="images in [0,1]", input="images")
-    classes = [
-        int(label) if is_whole(label) else label
-        for label in _listed("labels", labels, "whole numbers")
-    ]
+    listed = _listed("labels", labels, "whole numbers")
+    classes = [int(label) if is_whole(label) else label for label in listed]
     if len(classes) != len(stack):
         given = f"has {len(classes)} labels for {len(stack)} images"
         raise InputError(given, expected="one for each image", input="labels")

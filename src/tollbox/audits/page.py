@@ -92,20 +92,14 @@ def _changed(runs: AuditRuns, weakest: Sequence[dict[str, Any]]) -> list[Tensor 
     series = results.grid.series
     cells = [results.grid.cell(Place(series[w["series"]], seed, w["image"])) for w in weakest]
     kept = [results.kept_image(cell) for cell in cells]
-    if any(image is not None for image in kept):
+    if not cells or any(image is not None for image in kept):
         return kept
-    spent = {
-        (each.series.number, run.image): run.spent["queries"]
-        for each in runs.complete
-        for run in each.runs
-    }
-    work = 0.0
-    affordable: list[tuple[int, float | None]] = []
-    for each, cell in zip(weakest, cells, strict=True):
-        work += 2 * runs.values * spent[each["series"], each["image"]]
-        if work <= MOST_WORK or not affordable:
-            affordable.append((cell, None))
-    made = [result.adversarial for result in results.replays(affordable)] if affordable else []
+    queries = {end.cell: end.queries for end in results.finished()}
+    work = 2 * runs.values * np.cumsum([queries[cell] for cell in cells])
+    affordable = max(1, int((work <= MOST_WORK).sum()))
+    made = [
+        result.adversarial for result in results.replays([(c, None) for c in cells[:affordable]])
+    ]
     return [*made, *([None] * (len(weakest) - len(made)))]
 
 

@@ -184,12 +184,10 @@ def notes(runs: AuditRuns, data: Mapping[str, Any]) -> list[str]:
     if images["given"] == wrong == 1:
         sentences.append("The model misclassifies the one image, which needs no attack.")
     elif wrong:
-        verbs = ("others need", "are") if wrong > 1 else ("other needs", "is")
-        sentences.append(
-            f"The model classifies {images['given'] - wrong} of "
-            f"{counted(images['given'], 'image')} correctly; the {verbs[0]} no attack and "
-            f"{verbs[1]} left out."
-        )
+        given = counted(images["given"], "image")
+        right = f"The model classifies {images['given'] - wrong} of {given} correctly"
+        rest = "others need no attack and are" if wrong > 1 else "other needs no attack and is"
+        sentences.append(f"{right}; the {rest} left out.")
     if images["measured"] == 1:
         sentences.append("There is one image only, so there are no shares and no intervals.")
     elif images["measured"] and images["measured"] < 20:

@@ -66,12 +66,8 @@ def command_line(typed: str | None = None) -> App:
         help_epilogue=None if typed in COMMANDS else EPILOGUE,
     )
     for place, (name, text) in enumerate(COMMANDS.items()):
-        app.command(
-            f"tollbox.cli.{name}:{name}",
-            help=None if name == typed else text,
-            sort_key=place,
-            default_parameter=DEFAULTS,
-        )
+        shown, function = None if name == typed else text, f"tollbox.cli.{name}:{name}"
+        app.command(function, help=shown, sort_key=place, default_parameter=DEFAULTS)
     app.register_install_completion_command(INSTALL, help=INSTALL_TEXT)
     return app
 

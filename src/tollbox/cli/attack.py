@@ -149,9 +149,8 @@ def _check_none_given(values: Mapping[str, Any], needed: str) -> None:
     """Raise InputError if one of the options is given, since `needed` is not."""
     for name, value in values.items():
         if value is not None:
-            raise InputError(
-                f"is given, and {mention(needed)} is not", expected="both, or neither", input=name
-            )
+            given = f"is given, and {mention(needed)} is not"
+            raise InputError(given, expected="both, or neither", input=name)
 
 
 def _settings(options: AttackOptions, loaded: StudyInputs) -> dict[str, Any]:

@@ -91,17 +91,13 @@ def _check_asked(options: AuditOptions) -> None:
     for each in fields(options):
         read = each.name in ("out", "worth", "epsilon", "policy", "against", "json")
         if not read and getattr(options, each.name) != each.default:
-            raise InputError(
-                f"is given, and {mention('model')} is not",
-                expected=f"{both}, or neither to read one that is recorded",
-                input=each.name,
-            )
+            expected = f"{both}, or neither to read one that is recorded"
+            given = f"is given, and {mention('model')} is not"
+            raise InputError(given, expected=expected, input=each.name)
     if not options.out.exists():
-        raise InputError(
-            f"is not given, and there is no {options.out}",
-            expected=f"{both}, or the folder of one that is recorded",
-            input="model",
-        )
+        expected = f"{both}, or the folder of one that is recorded"
+        given = f"is not given, and there is no {options.out}"
+        raise InputError(given, expected=expected, input="model")
 
 
 def duration(text: str | None) -> float:
@@ -115,10 +111,7 @@ def duration(text: str | None) -> float:
 
 
 def prepared(options: AuditOptions, name: str = "") -> tuple[Suite, StudyInputs]:
-    """Return the suite and the study that the options describe, with its images.
-
-    The name of the study is that of the model by default.
-    """
+    """Return the suite and the study that the options describe, with its images."""
     from ..audits.suite import Suite
     from ..studies.inputs import load
     from ..studies.store.store import read_record

@@ -111,41 +111,30 @@ def _check_images(each: Experiment, options: PaperOptions, out: Path) -> None:
     """Raise InputError unless images are given exactly where they are needed, and can be read."""
     from ..studies.store.store import shard_path
 
-    if options.images is None:
-        if options.labels is not None:
-            raise InputError(
-                f"is given without {mention('images')}", expected="both, or neither", input="labels"
-            )
-        if options.scale == Scale.PAPER and not shard_path(out, 0).is_file():
-            raise InputError(
-                f"is not given: at the paper's scale {each.name} needs {IMAGES}",
-                remedy=f"with {mention('scale')} small it needs nothing",
-                input="images",
-            )
+    images, labels, small = options.images, options.labels, options.scale == Scale.SMALL
+    if images is None:
+        if labels is not None:
+            given = f"is given without {mention('images')}"
+            raise InputError(given, expected="both, or neither", input="labels")
+        if not small and not shard_path(out, 0).is_file():
+            given = f"is not given: at the paper's scale {each.name} needs {IMAGES}"
+            remedy = f"with {mention('scale')} small it needs nothing"
+            raise InputError(given, remedy=remedy, input="images")
         return
-    if options.scale == Scale.SMALL:
-        raise InputError(
-            f"is given: at {mention('scale')} small the images are built in",
-            remedy="leave it out",
-            input="images",
-        )
-    kind = kind_of(options.images, str(options.images), input="images")
+    if small:
+        given = f"is given: at {mention('scale')} small the images are built in"
+        raise InputError(given, remedy="leave it out", input="images")
+    kind = kind_of(images, str(images), input="images")
     if kind in ("nothing", "other"):
         what = "does not exist" if kind == "nothing" else "is neither a folder nor a file"
-        raise FileError(f"{options.images} {what}", expected=IMAGES, input="images")
-    if kind == "folder" and options.labels is None:
-        raise InputError(
-            f"{options.images} is a folder, and {mention('labels')} is not given",
-            expected="a CSV with the columns file and label",
-            input="images",
-        )
-    if kind == "file" and options.labels is not None:
-        raise InputError(
-            f"is given, and {mention('images')} {options.images} is not a folder: an .npz has its "
-            "labels inside",
-            remedy="leave it out",
-            input="labels",
-        )
+        raise FileError(f"{images} {what}", expected=IMAGES, input="images")
+    if kind == "folder" and labels is None:
+        given = f"{images} is a folder, and {mention('labels')} is not given"
+        raise InputError(given, expected="a CSV with the columns file and label", input="images")
+    if kind == "file" and labels is not None:
+        given = f"is given, and {mention('images')} {images} is not a folder"
+        given += ": an .npz has its labels inside"
+        raise InputError(given, remedy="leave it out", input="labels")
 
 
 def _one(each: Experiment, options: PaperOptions, out: Path) -> int:
@@ -198,19 +187,13 @@ def _check_same(each: Experiment, options: PaperOptions, out: Path) -> None:
         has = "another study"
         if record is not None and record.experiment is not None:
             has = f"{record.experiment} at the scale {record.scale}"
-        raise InputError(
-            f"{out} has {has}",
-            expected=f"a free folder, or one with {each.name} at the scale {options.scale}",
-            input="out",
-        )
+        expected = f"a free folder, or one with {each.name} at the scale {options.scale}"
+        raise InputError(f"{out} has {has}", expected=expected, input="out")
     given = options.images is not None or options.limit is not None
     if given and options.study(each.name).text != record.text:
-        raise InputError(
-            f"{out} has {each.name} with other images",
-            remedy=f"leave {mention('images')}, {mention('labels')} and {mention('limit')} out to "
-            "resume it, or give another folder",
-            input="out",
-        )
+        names = f"{mention('images')}, {mention('labels')} and {mention('limit')}"
+        remedy = f"leave {names} out to resume it, or give another folder"
+        raise InputError(f"{out} has {each.name} with other images", remedy=remedy, input="out")
 
 
 def _listing() -> Iterator[str]:

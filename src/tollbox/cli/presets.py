@@ -28,10 +28,8 @@ def presets(*words: Annotated[PresetName, FILTER], json: Annotated[bool, JSON] =
         names = [preset.name for preset in known]
         near = difflib.get_close_matches(given.casefold(), names, n=3, cutoff=0.4)
         meant = f"did you mean {' or '.join(map(repr, near))}?"
-        raise InputError(
-            f"no preset matches {shortened(given)!r}",
-            remedy=meant if near else "`tollbox presets` lists all",
-        )
+        remedy = meant if near else "`tollbox presets` lists all"
+        raise InputError(f"no preset matches {shortened(given)!r}", remedy=remedy)
     listed.sort(key=lambda preset: families.index(preset.family))
     if json:
         found = [
