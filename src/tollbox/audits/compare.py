@@ -79,7 +79,11 @@ def compare(this: AuditRuns, other: AuditRuns, criteria: Criteria) -> dict[str, 
     curves = [[_curve(side, each) for each in finite] for side in accounts(marks)]
     named = [level_data(level, values) for level in levels]
     folders = [each.results.folder for each in (this, other)]
-    candidates = ([this.name, other.name], [folder.name for folder in folders], folders)
+    candidates = (
+        [this.results.study.name, other.results.study.name],
+        [folder.name for folder in folders],
+        folders,
+    )
     names = [str(name) for name in next((p for p in candidates if p[0] != p[1]), folders)]
     left_out = sorted(finished[0] ^ finished[1])
     data = {

@@ -158,16 +158,14 @@ class AuditRuns:
                 expected="a folder that `tollbox audit` created",
                 remedy=f"for its report, run `tollbox report {results.folder}`",
             )
-        cells = [results.grid.series_of(end.cell) for end in results.finished()]
-        done = np.bincount(cells, minlength=len(results.grid.series))
-        complete, left_out = [], []
-        for each in series_of(results):
-            finished = int(done[each.series.number])
-            if finished >= results.grid.width:
-                complete.append(each)
-            else:
-                left_out.append((each.series, finished))
-        return cls(results, complete, left_out)
+        all_series, status = series_of(results), results.status()
+        done = {each.series: status[each.series.number].done for each in all_series}
+        width = results.grid.width
+        return cls(
+            results,
+            [each for each in all_series if done[each.series] >= width],
+            [(series, finished) for series, finished in done.items() if finished < width],
+        )
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -180,19 +178,14 @@ class AuditRuns:
         return math.prod(self.settings["shape"])
 
     @property
-    def name(self) -> str:
-        """Name of the model."""
-        return self.results.study.name
-
-    @property
     def runs(self) -> list[CellCurve]:
         return [run for runs in self.complete for run in runs.runs]
+
+    def accounts(self, epsilons: Sequence[float]) -> list[Accounts]:
+        """Return the accounts of the first points within each ε."""
+        return accounts_of(self.complete, epsilons)
 
     @cached_property
     def smallest(self) -> Values:
         """Smallest distance of each image, in the order of `accounts`."""
         return np.asarray(self.accounts([0.0])[0].distances.min(axis=1, initial=math.inf))
-
-    def accounts(self, epsilons: Sequence[float]) -> list[Accounts]:
-        """Return the accounts of the first points within each ε."""
-        return accounts_of(self.complete, epsilons)

@@ -83,7 +83,7 @@ def audit_data(runs: AuditRuns, criteria: Criteria) -> dict[str, Any]:
     misclassified = max((each.misclassified for each in runs.complete), default=None)
     return {
         "format": FORMAT,
-        "model": runs.name,
+        "model": results.study.name,
         "images": {
             "given": results.grid.images,
             "misclassified": misclassified,

@@ -49,7 +49,7 @@ def page(runs: AuditRuns, data: dict[str, Any]) -> str:
     measured = counted(data["images"]["measured"], "image")
     number = counted(sum(row["runs"] for row in data["runs"]), "run")
     shown = {
-        "title": f"What it costs to attack {runs.name}",
+        "title": f"What it costs to attack {runs.results.study.name}",
         "made": f"{measured}, {number}; tollbox {record.environment.tollbox}",
         "accounts": [price_fronts(at) for at in runs.accounts(levels)] if few else [],
         "times": times(runs),

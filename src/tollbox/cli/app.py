@@ -52,9 +52,8 @@ LIGHT = ("status", "presets", "theory")
 DEFAULTS = Parameter(negative="", show_choices=False)
 """What all options have in common: no --no-NAME, and no list of choices in the help."""
 INSTALL = "--install-completion"
-FLAGS = ("--help", "--version", INSTALL)
-EPILOGUE = "Run `tollbox COMMAND --help` for the options of a command."
 INSTALL_TEXT = "Install shell completion for commands, options and presets."
+EPILOGUE = "Run `tollbox COMMAND --help` for the options of a command."
 
 
 def command_line(typed: str | None = None) -> App:
@@ -97,7 +96,8 @@ def _run(tokens: list[str], ready: Callable[[], None]) -> int:
         ready()
         return int(command(*bound.args, **bound.kwargs) or 0)
     except UnknownCommandError:  # its own text would import all commands
-        kind, known = ("option", FLAGS) if str(typed).startswith("-") else ("command", COMMANDS)
+        flags = ("--help", "--version", INSTALL)
+        kind, known = ("option", flags) if str(typed).startswith("-") else ("command", COMMANDS)
         say(str(UnknownNameError(kind, str(typed), known)))
         return MISTAKE
     except CycloptsError as error:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,15 +35,12 @@ from .options import (
 
 if TYPE_CHECKING:
     from ..studies.inputs import StudyInputs
-    from ..studies.specs import DetectorSpec, SurrogateSpec
     from ..studies.study import Study
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class AttackOptions(ModelOptions):
-    """The options of `tollbox attack`."""
-
     model: Annotated[FileOrText, MODEL] = field()
     images: Annotated[Path, IMAGES] = field()
     out: Path
@@ -105,50 +101,35 @@ def attack(options: AttackOptions) -> int:
 
 def study_of(options: AttackOptions) -> Study:
     """Return the study of one attack that the options describe."""
-    from ..studies.specs import AttackSpec, Tariff
+    from ..studies.specs import AttackSpec, DetectorSpec, SurrogateSpec, Tariff
 
     price: float | str = options.price
     with contextlib.suppress(ValueError):  # the path of a CSV
         price = float(price)
     limits = options.given("prices")
     limits = {name: math.inf if value is None else value for name, value in limits.items()}
+    _check_complete(options, "detector", "alarm_price", "max_alarms")
+    _check_complete(options, "surrogate", "surrogate_mean", "surrogate_std")
+    mean = numbers("surrogate_mean", options.surrogate_mean)
+    std = numbers("surrogate_std", options.surrogate_std)
+    networks, detector = options.surrogate, options.detector
+    surrogate = SurrogateSpec.of(*networks, mean=mean, std=std) if networks else None
+    terms = {name: each for name, each in options.given("detector").items() if each is not None}
     return options.study(
         "attack",
         name="attack",
-        attacks=[AttackSpec.of(options.attack, _surrogate(options))],
+        attacks=[AttackSpec.of(options.attack, surrogate)],
         tariffs=[Tariff.of(price, **limits)],
         seeds=[options.seed],
-        detector=_detector(options),
+        detector=None if detector is None else DetectorSpec(detector, **terms),
         keep_images=True,
     )
 
 
-def _detector(options: AttackOptions) -> DetectorSpec | None:
-    from ..studies.specs import DetectorSpec
-
-    terms = options.given("detector")
-    terms = {name: value for name, value in terms.items() if value is not None}
-    if options.detector is not None:
-        return DetectorSpec(options.detector, **terms)
-    _check_none_given(terms, "detector")
-    return None
-
-
-def _surrogate(options: AttackOptions) -> SurrogateSpec | None:
-    from ..studies.specs import SurrogateSpec
-
-    mean = numbers("surrogate_mean", options.surrogate_mean)
-    std = numbers("surrogate_std", options.surrogate_std)
-    if options.surrogate:
-        return SurrogateSpec.of(*options.surrogate, mean=mean, std=std)
-    _check_none_given({"surrogate_mean": mean, "surrogate_std": std}, "surrogate")
-    return None
-
-
-def _check_none_given(values: Mapping[str, Any], needed: str) -> None:
-    """Raise InputError if one of the options is given, since `needed` is not."""
-    for name, value in values.items():
-        if value is not None:
+def _check_complete(options: AttackOptions, needed: str, *names: str) -> None:
+    """Raise InputError if one of the options is given without the one that they describe."""
+    for name in names if not getattr(options, needed) else ():
+        if getattr(options, name) is not None:
             given = f"is given, and {mention(needed)} is not"
             raise InputError(given, expected="both, or neither", input=name)
 

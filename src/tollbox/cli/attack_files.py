@@ -161,10 +161,11 @@ def write_all(
     """
     rows = [_row(cells[r.index], r, points.get(r.index), classes) for r in results]
     accounts = [_account(cells[r.index], r, classes) for r in results]
-    steps: list[Callable[[], None]] = [
+    ledger = json_text({"settings": settings, "images": accounts}, indent=1) + "\n"
+    steps: list[Callable[[], object]] = [
         partial(_write_points, folder / "adversarial.npz", cells, list(points.values())),
         partial(_write_table, folder / "results.csv", rows),
-        partial(_write_ledger, folder / "ledger.json", {"settings": settings, "images": accounts}),
+        partial((folder / "ledger.json").write_text, ledger, encoding="utf-8"),
         partial(_write_pngs, folder, list(points.values())),
     ]
     errors: list[Exception] = []
@@ -196,10 +197,6 @@ def _write_table(file: Path, rows: Sequence[dict[str, Any]]) -> None:
         table = csv.DictWriter(text, rows[0])
         table.writeheader()
         table.writerows(rows)
-
-
-def _write_ledger(file: Path, values: dict[str, Any]) -> None:
-    file.write_text(json_text(values, indent=1) + "\n", encoding="utf-8")
 
 
 def _write_pngs(folder: Path, points: Sequence[Point]) -> None:

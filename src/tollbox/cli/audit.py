@@ -22,6 +22,7 @@ from .output import JSON, json_text, write
 
 if TYPE_CHECKING:
     from ..audits.audit import Audit
+    from ..audits.criteria import Criteria
     from ..audits.suite import Suite
     from ..studies.inputs import StudyInputs
     from ..studies.study import Study
@@ -34,8 +35,6 @@ SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class AuditOptions(ModelOptions):
-    """The options of `tollbox audit`."""
-
     limit: Annotated[int, option("images", "limit")] = LIMIT
     out: Path
     """Folder for the recorded answers, audit.html and audit.json."""
@@ -62,22 +61,31 @@ def audit(options: AuditOptions) -> int:
     --model, the audit in --out is read again. Ctrl-C stops the run, and the same command resumes
     it.
     """
+    from ..audits.audit import conclude
+    from ..audits.criteria import Criteria
+
+    criteria = Criteria.of(options.worth, options.epsilon, options.policy)
+    limit = duration(options.time)
+    if options.model is not None:
+        return run_audit(options, criteria, limit)
+    _check_asked(options)
+    show(conclude(options.out, criteria, other=options.against), options.json)
+    return 0
+
+
+def run_audit(
+    options: AuditOptions, criteria: Criteria, limit: float, name: str = "", made_by: str = "audit"
+) -> int:
+    """Run an audit and print its answers; its name is that of the model by default."""
     from ..audits.audit import conclude, options_of, start
     from ..audits.compare import check_other
-    from ..audits.criteria import Criteria
     from .study_run import keeping, run_left, say_end
 
-    limit = duration(options.time)
-    criteria = Criteria.of(options.worth, options.epsilon, options.policy)
-    if options.model is None:
-        _check_asked(options)
-        show(conclude(options.out, criteria, other=options.against), options.json)
-        return 0
-    suite, loaded = prepared(options)
+    suite, loaded = _prepared(options, name)
     if options.against is not None:  # before anything is run for it
         known = set(zip(loaded.hashes, loaded.images.labels, strict=True))
         check_other(options.against, loaded.images.images.shape[1:], known)
-    start(loaded, options.out, suite, criteria)
+    start(loaded, options.out, suite, criteria, made_by)
     with keeping(options.out):
         ended = run_left(options.out, options_of(limit), loaded)
         code = say_end(options.out, *ended, table=False)
@@ -110,7 +118,7 @@ def duration(text: str | None) -> float:
     return float(match[1]) * SECONDS[match[2]]
 
 
-def prepared(options: AuditOptions, name: str = "") -> tuple[Suite, StudyInputs]:
+def _prepared(options: AuditOptions, name: str) -> tuple[Suite, StudyInputs]:
     """Return the suite and the study that the options describe, with its images."""
     from ..audits.suite import Suite
     from ..studies.inputs import load

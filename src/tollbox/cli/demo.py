@@ -23,8 +23,6 @@ STORE = ("shard-0.lock", *(f"shard-0.sqlite{end}" for end in ("", "-wal", "-shm"
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class DemoOptions:
-    """The options of `tollbox demo`."""
-
     out: Path = Path("demo-output")
     """Folder for the results."""
     replace: bool = False
@@ -35,17 +33,18 @@ class DemoOptions:
 
 def demo(options: DemoOptions = DemoOptions()) -> int:  # noqa: B008
     """Audit the embedded model: what it costs to attack it, and a page, in about a minute."""
-    from ..audits.audit import ANSWERS, PAGE, conclude, options_of, start
+    from ..audits.audit import ANSWERS, PAGE
     from ..audits.criteria import Criteria
     from ..data.output import check_free
     from ..models import stand_ins
-    from .audit import AuditOptions, prepared, show
+    from .audit import AuditOptions, run_audit
     from .output import write
-    from .study_run import keeping, run_left, say_end
 
     files = {PAGE, ANSWERS, "report.html", *STORE}  # what an earlier demo may have left
     check_free(options.out, files, options.replace)
     within("images", options.images, 1, len(stand_ins.images()))
+    for name in files if options.replace else ():
+        (options.out / name).unlink(missing_ok=True)
     chosen = AuditOptions(
         out=options.out,
         model=MODEL,
@@ -55,14 +54,7 @@ def demo(options: DemoOptions = DemoOptions()) -> int:  # noqa: B008
         seed=options.seed,
         device="cpu",
     )
-    for name in files if options.replace else ():
-        (options.out / name).unlink(missing_ok=True)
-    suite, loaded = prepared(chosen, "embedded")
-    start(loaded, options.out, suite, Criteria(worth=WORTH), "demo")
-    with keeping(options.out):
-        ended = run_left(options.out, options_of(TIME_LIMIT), loaded)
-        code = say_end(options.out, *ended, table=False)
-        show(conclude(options.out, loaded=loaded))
+    code = run_audit(chosen, Criteria(worth=WORTH), TIME_LIMIT, "embedded", "demo")
     if code == 0:
         write(f"Next, audit your own model: `{NEXT}`.")
     return code

@@ -16,8 +16,6 @@ from .options import Folder
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ExportOptions:
-    """The options of `tollbox export`."""
-
     out: Path | None = None
     """Folder for the files. Default: export, in the study's folder; with --price,
     export-price-PRICE; with --format parquet, export-parquet."""

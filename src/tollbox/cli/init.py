@@ -39,8 +39,6 @@ LIMIT_HELP = f"Use only the first N images. Default: {MOST_IMAGES} if there are 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class InitOptions(InputOptions):
-    """The options of `tollbox init`."""
-
     limit: Annotated[int | None, option("images", "limit", help=LIMIT_HELP)] = None
     out: Path = Path("study.toml")
     """The file to write."""

@@ -44,8 +44,6 @@ IMAGES = (
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class PaperOptions:
-    """The options of `tollbox paper`."""
-
     scale: Annotated[ScaleName, Parameter(metavar="SCALE")] = "paper"
     """paper, or small: a few images, and stand-ins for the models."""
     out: Path | None = None

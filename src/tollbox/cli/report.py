@@ -17,8 +17,6 @@ PAGE = "report.html"
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions:
-    """The options of `tollbox report`."""
-
     out: Path | None = None
     """The page. Default: report.html, in the study's folder."""
     figures: Path | None = None

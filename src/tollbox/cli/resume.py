@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ResumeOptions(RunningOptions):
-    """The options of `tollbox resume`."""
-
     rerun: bool = False
     """Restart cells whose queries no longer match the recording."""
     failed: bool = False

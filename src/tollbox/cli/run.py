@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(RunningOptions):
-    """The options of `tollbox run`."""
-
     out: Path | None = None
     """Folder for the results: a new one, or an empty one."""
     dry_run: bool = False

@@ -23,7 +23,6 @@ from ..studies.ray import RayWorkers
 from ..studies.results import StudyResults
 from ..studies.run import run_folder
 from ..studies.sources import find_device
-from ..studies.store.codec import End
 from ..workers.executors import Stopper, fewer_notice
 from .interrupt import Interrupt, ignore_signals
 from .options import RunningOptions
@@ -142,36 +141,28 @@ def _unfit_models(results: StudyResults) -> tuple[list[str], bool]:
 
     Also returns whether one of them misclassifies all images.
     """
-    grid, models, record = results.grid, results.study.models, results.record
-    series_each, cells_each = len(grid.series) // len(models), len(grid) // len(models)
-    ends: list[list[End]] = [[] for _ in models]
-    for end in results.finished():
-        ends[end.cell // cells_each].append(end)
-    labels: dict[int, Counter[int]] = {}
-    """Answers of the models that gave no cell an adversarial one."""
-    for number, own in enumerate(ends):
-        cells = record.cells_of(number * series_each, (number + 1) * series_each)
-        suspect = all(not end.stop.attacked or end.flagged == end.queries for end in own)
-        if suspect and 0 < len(own) == cells:
-            labels[number] = Counter()
-    for cell, _, trace in results.traces() if labels else ():
-        if cell // cells_each in labels:
-            for tally in trace.counts.values():
-                labels[cell // cells_each] += tally
+    grid, status, record = results.grid, results.status(), results.record
     sentences, nothing_measured = [], False
-    for number, answers in labels.items():
-        name = "the model" if record.made_by == "attack" else f"the model {models[number].name!r}"
-        images = {grid.place(end.cell).image for end in ends[number]}
-        wrong = {grid.place(end.cell).image for end in ends[number] if not end.stop.attacked}
-        single = len(answers) == 1 and numbered(next(iter(answers)), record.class_names, "class ")
-        queries = sum(answers.values())
-        if wrong == images:
+    for model in results.study.models:
+        own = [each for each in grid.series if each.model == model]
+        ends = [end for end in results.finished() if grid.place(end.cell).series.model == model]
+        suspect = all(not end.stop.attacked or end.flagged == end.queries for end in ends)
+        if not suspect or sum(status[each.number].cells for each in own) > len(ends):
+            continue
+        traces = (trace for _, place, trace in results.traces() if place.series.model == model)
+        labels = sum((tally for each in traces for tally in each.counts.values()), Counter[int]())
+        images = {grid.place(end.cell).image for end in ends}
+        wrong = {grid.place(end.cell).image for end in ends if not end.stop.attacked}
+        name = "the model" if record.made_by == "attack" else f"the model {model.name!r}"
+        single = len(labels) == 1 and numbered(next(iter(labels)), record.class_names, "class ")
+        if images and wrong == images:
             nothing_measured = True
             to_each = f" (it answers {single} to each)" if single else ""
             text = f"nothing was measured: {name} misclassifies all {len(images)} images{to_each}"
             sentences.append(f"{text}; {WHAT_TO_CHECK}.")
-        elif single and (wrong or queries >= MANY_QUERIES):
-            sentences.append(f"{name} answers {single} to all {queries} queries; {WHAT_TO_CHECK}.")
+        elif single and (wrong or labels.total() >= MANY_QUERIES):
+            text = f"{name} answers {single} to all {labels.total()} queries"
+            sentences.append(f"{text}; {WHAT_TO_CHECK}.")
     return sentences, nothing_measured
 
 

@@ -36,8 +36,6 @@ WHOLE = Parameter(converter=whole, allow_leading_hyphen=True)
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class TheoryOptions:
-    """The options of `tollbox theory`."""
-
     price: Annotated[str, NUMBER]
     """c*: the price of a flagged answer; any other answer costs 1. A number above 0, or inf, which
     attacks plan for as 1e5."""
