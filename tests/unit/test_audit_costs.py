@@ -18,7 +18,7 @@ from tollbox.audits import costs, data
 from tollbox.audits.compare import cost_ratio
 from tollbox.audits.costs import Accounts
 from tollbox.audits.criteria import Criteria, Policy, distance, headline, steps
-from tollbox.audits.suite import FACTORS, Suite
+from tollbox.audits.suite import FACTORS, budget_for, tariffs
 
 INF = math.inf
 
@@ -232,14 +232,14 @@ def test_a_policy_is_no_price_per_class(tmp_path: Path) -> None:
 
 
 def test_budgets_grow_with_the_price() -> None:
-    tariffs = Suite(2000).tariffs()
-    assert [t.name for t in tariffs] == ["1", "10", "100", "1000", "inf"]
-    assert [t.limits.budget for t in tariffs] == [2000, 3000, 6000, 30_000, INF]
-    assert [t.limits.max_queries for t in tariffs] == [INF, INF, INF, INF, 10_000]
+    found = tariffs(2000)
+    assert [t.name for t in found] == ["1", "10", "100", "1000", "inf"]
+    assert [t.limits.budget for t in found] == [2000, 3000, 6000, 30_000, INF]
+    assert [t.limits.max_queries for t in found] == [INF, INF, INF, INF, 10_000]
     assert list(FACTORS.values()) == sorted(FACTORS.values())
-    assert Suite.for_images(3 * 32 * 32).budget == 2000
-    assert Suite.for_images(3 * 224 * 224).budget == 5000
-    assert Suite.for_images(3 * 224 * 224, 170).budget == 170
+    assert budget_for(3 * 32 * 32) == 2000
+    assert budget_for(3 * 224 * 224) == 5000
+    assert budget_for(3 * 224 * 224, 170) == 170
     for bad in (0, 99, INF, "many"):
         with pytest.raises(tb.errors.InputError, match="budget is"):
-            Suite.for_images(784, bad)  # type: ignore[arg-type]
+            budget_for(784, bad)  # type: ignore[arg-type]

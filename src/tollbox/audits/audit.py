@@ -48,7 +48,7 @@ from .costs import IN_PYTHON, SETTINGS, AuditRuns
 from .criteria import Criteria
 from .data import audit_data
 from .page import IMAGES, page
-from .suite import Suite
+from .suite import budget_for, study_fields
 from .verdict import advice, commands, notes, verdict
 
 ANSWERS = "audit.json"
@@ -118,7 +118,7 @@ def audit(
     criteria = Criteria.of(worth, epsilon, policy)
     given = _image_set(images, labels, class_names)
     folder = path_of(out, "out")
-    suite = Suite.for_images(given.images[0].numel(), budget)
+    budget = budget_for(given.images[0].numel(), budget)
     study = Study.of(
         name=name,
         where=IN_PYTHON,
@@ -128,14 +128,14 @@ def audit(
         seeds=[seed],
         goal=GoalSpec(flagged=None if classes is None else frozenset(classes)),
         execution=Execution(batch_size=batch_size, workers=workers, metered=metered, exact=exact),
-        **suite.fields(given.images.numel()),
+        **study_fields(budget, given.images.numel()),
     )
     checked = as_model(model)
     hashes = tuple(content_hash(image) for image in given.images)
     none: list[Tensor | None] = [None] * len(given)  # neither starts nor masks
     models = {MODEL: checked}
     loaded = StudyInputs(study, given, hashes, none, none, checked.device, models, False, {})
-    start(loaded, folder, suite, criteria)
+    start(loaded, folder, budget, criteria)
     if not (folder / IMAGES).exists():
         partial = folder / f".partial-{IMAGES}"
         np.savez_compressed(partial, images=given.images.numpy(), labels=np.array(given.labels))
@@ -149,18 +149,18 @@ def options_of(time_limit: float) -> Options:
     return Options(time_limit=time_limit, in_order=math.isfinite(time_limit))
 
 
-def settings_of(suite: Suite, images: Tensor, criteria: Criteria) -> dict[str, Any]:
+def settings_of(budget: float, images: Tensor, criteria: Criteria) -> dict[str, Any]:
     """Return the settings that an audit keeps in the record of its study."""
-    values = {"budget": suite.budget, "shape": list(images.shape[1:])}
+    values = {"budget": budget, "shape": list(images.shape[1:])}
     return {SETTINGS: {**values, "criteria": criteria.to_json()}}
 
 
 def start(
-    loaded: StudyInputs, folder: Path, suite: Suite, criteria: Criteria, made_by: str = "audit"
+    loaded: StudyInputs, folder: Path, budget: float, criteria: Criteria, made_by: str = "audit"
 ) -> None:
     """Create the study of an audit in a folder, unless it is there."""
     if not holds(loaded.study, folder):
-        settings = settings_of(suite, loaded.images.images, criteria)
+        settings = settings_of(budget, loaded.images.images, criteria)
         create(loaded, folder, made_by, settings=settings)
 
 

@@ -23,7 +23,6 @@ from .output import JSON, json_text, write
 if TYPE_CHECKING:
     from ..audits.audit import Audit
     from ..audits.criteria import Criteria
-    from ..audits.suite import Suite
     from ..studies.inputs import StudyInputs
     from ..studies.study import Study
 
@@ -81,11 +80,11 @@ def run_audit(
     from ..audits.compare import check_other
     from .study_run import keeping, run_left, say_end
 
-    suite, loaded = _prepared(options, name)
+    budget, loaded = _prepared(options, name)
     if options.against is not None:  # before anything is run for it
         known = set(zip(loaded.hashes, loaded.images.labels, strict=True))
         check_other(options.against, loaded.images.images.shape[1:], known)
-    start(loaded, options.out, suite, criteria, made_by)
+    start(loaded, options.out, budget, criteria, made_by)
     with keeping(options.out):
         ended = run_left(options.out, options_of(limit), loaded)
         code = say_end(options.out, *ended, table=False)
@@ -118,26 +117,25 @@ def duration(text: str | None) -> float:
     return float(match[1]) * SECONDS[match[2]]
 
 
-def _prepared(options: AuditOptions, name: str) -> tuple[Suite, StudyInputs]:
-    """Return the suite and the study that the options describe, with its images."""
-    from ..audits.suite import Suite
+def _prepared(options: AuditOptions, name: str) -> tuple[float, StudyInputs]:
+    """Return the budget and the study that the options describe, with its images."""
+    from ..audits.suite import budget_for, study_fields
     from ..studies.inputs import load
     from ..studies.store.store import read_record
 
-    def study_of(suite: Suite, values: int) -> Study:
-        called = name or options.model_spec().name
-        return options.study("audit", name=called, seeds=[options.seed], **suite.fields(values))
+    def study_of(budget: float, values: int) -> Study:
+        called, fields = name or options.model_spec().name, study_fields(budget, values)
+        return options.study("audit", name=called, seeds=[options.seed], **fields)
 
     if options.images is None:
         raise InputError("is not given", expected="the images to attack", input="path")
     record = read_record(options.out)
-    budget = Suite().budget if options.budget is None else options.budget
     kept_record = record if record is not None and record.made_by == "audit" else None
     # The default budget, and what is kept, depend on the size of the images, which load first.
-    loaded = load(study_of(Suite(budget), 0), record=kept_record)
+    loaded = load(study_of(budget_for(0, options.budget), 0), record=kept_record)
     images = loaded.images.images
-    suite = Suite.for_images(images[0].numel(), options.budget)
-    return suite, replace(loaded, study=study_of(suite, images.numel()))
+    budget = budget_for(images[0].numel(), options.budget)
+    return budget, replace(loaded, study=study_of(budget, images.numel()))
 
 
 def show(found: Audit, as_json: bool = False) -> None:
