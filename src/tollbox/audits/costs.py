@@ -153,19 +153,15 @@ class AuditRuns:
     def of(cls, results: StudyResults) -> AuditRuns:
         """Read the runs of a folder; raise InputError if it has no audit."""
         if SETTINGS not in results.record.settings:
-            raise InputError(
-                f"{results.folder} has a study that is not an audit",
-                expected="a folder that `tollbox audit` created",
-                remedy=f"for its report, run `tollbox report {results.folder}`",
-            )
-        all_series, status = series_of(results), results.status()
+            given = f"{results.folder} has a study that is not an audit"
+            remedy = f"for its report, run `tollbox report {results.folder}`"
+            expected = "a folder that `tollbox audit` created"
+            raise InputError(given, expected=expected, remedy=remedy)
+        all_series, status, width = series_of(results), results.status(), results.grid.width
         done = {each.series: status[each.series.number].done for each in all_series}
-        width = results.grid.width
-        return cls(
-            results,
-            [each for each in all_series if done[each.series] >= width],
-            [(series, finished) for series, finished in done.items() if finished < width],
-        )
+        complete = [each for each in all_series if done[each.series] >= width]
+        left_out = [(series, finished) for series, finished in done.items() if finished < width]
+        return cls(results, complete, left_out)
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -24,9 +24,9 @@ import csv
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,12 +69,8 @@ def finish(folder: Path, outcome: Outcome, interruption: int, loaded: StudyInput
     why = started[0].stop if started else Stop.INTERRUPTED  # also of those that did not start
     with StudyResults(folder) as store:
         known = outcome.unfinished | {result.index: result for result in store.results()}
-        results = Results(
-            tuple(
-                known.get(number) or Result.of(cell, number, why)
-                for number, cell in enumerate(cells)
-            )
-        )
+        each = (known.get(n) or Result.of(cell, n, why) for n, cell in enumerate(cells))
+        results = Results(tuple(each))
         settings, detector = dict(store.record.settings), store.record.detector
         unfinished = {text for r in results for text in r.warnings} - set(store.warnings)
         settings["warnings"] = store.warnings + sorted(unfinished)
@@ -155,27 +151,15 @@ def write_all(
     settings: Mapping[str, Any],
     classes: Sequence[str] = (),
 ) -> None:
-    """Try to write every file into `folder`, then raise the first error.
-
-    `classes` are the names of the classes, if they are known.
-    """
+    """Write every file that can be written into `folder`, then raise an error if there was one."""
     rows = [_row(cells[r.index], r, points.get(r.index), classes) for r in results]
     accounts = [_account(cells[r.index], r, classes) for r in results]
     ledger = json_text({"settings": settings, "images": accounts}, indent=1) + "\n"
-    steps: list[Callable[[], object]] = [
-        partial(_write_points, folder / "adversarial.npz", cells, list(points.values())),
-        partial(_write_table, folder / "results.csv", rows),
-        partial((folder / "ledger.json").write_text, ledger, encoding="utf-8"),
-        partial(_write_pngs, folder, list(points.values())),
-    ]
-    errors: list[Exception] = []
-    for step in steps:
-        try:
-            step()
-        except Exception as error:  # from the system, or a bug: write the others all the same
-            errors.append(error)
-    if errors:
-        raise errors[0]
+    with ExitStack() as steps:  # all of them run, the last one first, even if some fail
+        steps.callback(_write_pngs, folder, list(points.values()))
+        steps.callback((folder / "ledger.json").write_text, ledger, encoding="utf-8")
+        steps.callback(_write_table, folder / "results.csv", rows)
+        steps.callback(_write_points, folder / "adversarial.npz", cells, list(points.values()))
 
 
 def _write_points(file: Path, cells: Sequence[Cell], points: Sequence[Point]) -> None:
@@ -345,10 +329,10 @@ def _summary(
         rows["first alarm, median query"] = first_query
         rows["flagged answers until then"] = first_flagged
         rows["benign sessions with an alarm"] = f"{panel.all.rate:.1%}"
-    surrogate = loaded.surrogate(loaded.study.attacks[0]) if store.record.shards == 1 else None
-    if surrogate is not None:  # the one that this process used
-        gradients = f"{surrogate.gradients:,} in {surrogate.seconds:.1f} s"
-        rows["gradients of the surrogate"] = gradients
+    surrogate = loaded.surrogate(loaded.study.attacks[0])
+    if surrogate is not None and store.record.shards == 1:  # the one that this process used
+        seconds = f"{surrogate.seconds:.1f} s"
+        rows["gradients of the surrogate"] = f"{surrogate.gradients:,} in {seconds}"
     return rows
 
 

@@ -42,10 +42,8 @@ def export(folder: Folder, /, options: ExportOptions = ExportOptions()) -> int: 
             try:
                 tables.write_export(results, stage.folder, options.price, options.format)
             except OSError as error:  # nothing is left behind, so the command can be repeated
-                raise FileError(
-                    f"{out} cannot be written: {error.strerror or error}. Nothing was saved.",
-                    input="out",
-                ) from None
+                given = f"{out} cannot be written: {error.strerror or error}. Nothing was saved."
+                raise FileError(given, input="out") from None
             stage.commit()
         done = len(results)
     names = ", ".join(sorted(tables.files_of(options.format)))

@@ -39,12 +39,8 @@ def resume(folder: Folder, /, options: ResumeOptions = ResumeOptions()) -> int: 
     limit, cluster = seconds(options.time_limit), cluster_of(options)
     with Store.open(shard_paths(folder)[0], write=False) as store:
         record = store.study
-    how = Options(
-        rerun=options.rerun,
-        failed=options.failed,
-        time_limit=limit,
-        force_workers=options.force_workers,
-    )
+    force, rerun, failed = options.force_workers, options.rerun, options.failed
+    how = Options(rerun=rerun, failed=failed, time_limit=limit, force_workers=force)
     if record.made_by == "attack":
         loaded = load(recorded_study(record, files=True), record=record)
         with keeping(folder):

@@ -114,10 +114,8 @@ def show(title: str, series: Sequence[SeriesStatus]) -> None:
         if each.alarms is not None:
             cells += [f"{each.alarms:,}", _number(each.first_alarm, "g")]
         table.add_row(Text(each.name), *cells)
-        lines += [
-            each.name,
-            *(f"  {head}: {cell}" for head, cell in zip(heads, cells, strict=False)),
-        ]
+        lines.append(each.name)
+        lines += [f"  {head}: {cell}" for head, cell in zip(heads, cells, strict=False)]
     if to.width < NARROWEST_TABLE:
         to.print(Text("\n".join(lines)))
     else:
