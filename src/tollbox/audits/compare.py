@@ -41,12 +41,10 @@ def compare(this: AuditRuns, other: AuditRuns, criteria: Criteria) -> dict[str, 
     both = finished[0] & finished[1]
     if not both:
         here, there = this.results.folder, other.results.folder
-        raise InputError(
-            f"{there} has no attack that is finished there and in {here}",
-            expected="at least one that is finished on all images of both",
-            remedy="resume the audits first",
-            input="against",
-        )
+        given = f"{there} has no attack that is finished there and in {here}"
+        expected = "at least one that is finished on all images of both"
+        remedy = "resume the audits first"
+        raise InputError(given, expected=expected, remedy=remedy, input="against")
     this, other = (
         replace(each, complete=[runs for runs in each.complete if _key(runs.series) in both])
         for each in (this, other)
@@ -70,21 +68,18 @@ def compare(this: AuditRuns, other: AuditRuns, criteria: Criteria) -> dict[str, 
         ]
 
     ratios = [
-        {"level": level, "price": price(each), **cost_ratio(sides, each)}
-        for level, sides in enumerate(zip(*accounts(levels), strict=True))
+        {"level": level, "price": price(each), **cost_ratio(at, each)}
+        for level, at in enumerate(zip(*accounts(levels), strict=True))
         for each in prices
     ]
     marks = np.geomspace(levels[0] / 2, 4 * levels[-1], MARKS).tolist()
     finite = [each for each in prices if math.isfinite(each)]
     curves = [[_curve(side, each) for each in finite] for side in accounts(marks)]
     named = [level_data(level, values) for level in levels]
-    folders = [each.results.folder for each in (this, other)]
-    candidates = (
-        [this.results.study.name, other.results.study.name],
-        [folder.name for folder in folders],
-        folders,
-    )
-    names = [str(name) for name in next((p for p in candidates if p[0] != p[1]), folders)]
+    sides = this.results, other.results
+    called = [(each.study.name, each.folder.name, str(each.folder)) for each in sides]
+    pairs = list(zip(*called, strict=True))
+    names = next((pair for pair in pairs if pair[0] != pair[1]), pairs[-1])
     left_out = sorted(finished[0] ^ finished[1])
     data = {
         "name": names[0],
@@ -119,13 +114,10 @@ def _key(series: Series) -> tuple[str, float]:
 def _common(this: AuditRuns, other: AuditRuns) -> tuple[list[int], list[int]]:
     """Return the rows of the images that both audits measured."""
     _check_shapes(this.settings["shape"], other.settings["shape"])
-    places = [
-        {
-            each.results.images[image][:2]: row
-            for row, image in enumerate(each.accounts([0.0])[0].images)
-        }
-        for each in (this, other)
-    ]
+    places = []
+    for each in (this, other):
+        measured, known = each.accounts([0.0])[0].images, each.results.images
+        places.append({known[image][:2]: row for row, image in enumerate(measured)})
     common = [key for key in places[0] if key in places[1]]
     if not common:
         raise _nothing_common(other.results.folder, str(this.results.folder))
@@ -140,11 +132,9 @@ def _check_shapes(this: Sequence[int], other: Sequence[int]) -> None:
 
 
 def _nothing_common(other: Path, this: str) -> InputError:
-    return InputError(
-        f"{other} has measured none of the images of {this}",
-        expected="an audit of the same images, by content and label",
-        input="against",
-    )
+    given = f"{other} has measured none of the images of {this}"
+    expected = "an audit of the same images, by content and label"
+    return InputError(given, expected=expected, input="against")
 
 
 def cost_ratio(sides: Sequence[Accounts], at_price: float) -> dict[str, Any]:

@@ -162,10 +162,9 @@ def advice(data: Mapping[str, Any]) -> list[str]:
     few = _found(data["flagged"], 0.1, level=here)["value"]
     if few == 1:
         reached = "The image is" if one else "One in ten images are"
-        sentences.append(
-            f"{reached} attacked successfully with a single flagged answer, the one to the image "
-            "itself: a limit on flagged answers does not prevent that."
-        )
+        single = "a single flagged answer, the one to the image itself"
+        text = f"{reached} attacked successfully with {single}"
+        sentences.append(f"{text}: a limit on flagged answers does not prevent that.")
     elif few is not None and few > 1:
         most = "" if one else " on nine in ten images"
         sentences.append(
@@ -190,21 +189,17 @@ def notes(runs: AuditRuns, data: Mapping[str, Any]) -> list[str]:
         sentences.append(f"{right}; the {rest} left out.")
     if images["measured"] == 1:
         sentences.append("There is one image only, so there are no shares and no intervals.")
-    elif images["measured"] and images["measured"] < 20:
-        sentences.append(
-            f"{images['measured']} images are few: intervals are wide, and quantiles of one in ten "
-            "depend on one or two images."
-        )
+    elif 1 < images["measured"] < 20:
+        few = f"{images['measured']} images are few: intervals are wide"
+        sentences.append(f"{few}, and quantiles of one in ten depend on one or two images.")
     if runs.left_out:
         names = ", ".join(
             f"{series.attack.name} at c* = {series.tariff.name} ({done} of {results.grid.width})"
             for series, done in runs.left_out
         )
         unfinished = "the image is not" if images["given"] == 1 else "not all images are"
-        sentences.append(
-            f"Not measured, because {unfinished} finished: {names}. Resume the audit to include "
-            "them; the costs can only become lower."
-        )
+        include = "Resume the audit to include them; the costs can only become lower."
+        sentences.append(f"Not measured, because {unfinished} finished: {names}. {include}")
     return sentences + failures(runs.runs) + result_notes(results)
 
 

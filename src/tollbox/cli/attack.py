@@ -3,8 +3,7 @@
 1. All input is checked before the first query. A mistake is reported in one sentence, and nothing
    is written.
 2. Every answer is recorded in the output folder first, so that `tollbox resume` can continue.
-   Ctrl-C stops the run and saves what was reached; exit code 130 (SIGTERM: 143).
-3. If all runs that started failed, the first reason is reported; exit code 1.
+   Ctrl-C stops the run and saves what was reached.
 """
 
 from __future__ import annotations

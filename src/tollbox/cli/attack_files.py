@@ -14,8 +14,8 @@ reached.
    in each phase; costs follow from these.
 5. A file that cannot be written does not prevent the others; the numbers come first, PNGs last.
 6. In the table that is printed, the median and the number of images without an adversarial point
-   are over the runs that were not cut short. A run that failed counts as failed, and one that the
-   time limit or Ctrl-C stopped as stopped early; what those had reached is a row of its own.
+   are over the runs that were not cut short. What runs had reached that the time limit or Ctrl-C
+   stopped is a row of its own.
 """
 
 from __future__ import annotations

@@ -27,14 +27,10 @@ from rich.console import Console
 from ..data.tables import utf8
 from ..errors import InputError
 
-FAILED = 1
-"""A failure that is not the user's mistake."""
-MISTAKE = 2
-INTERRUPTED = 130
-"""Ctrl-C."""
-TERMINATED = 143
-"""SIGTERM."""
-STOPPED = frozenset({INTERRUPTED, TERMINATED})
+FAILED, MISTAKE = 1, 2
+"""Exit codes of a failure that is not the user's mistake, and of one that is."""
+INTERRUPTED, TERMINATED = STOPPED = 130, 143
+"""Exit codes of Ctrl-C and SIGTERM."""
 
 
 class Stream:

@@ -84,8 +84,7 @@ def _plan(loaded: StudyInputs, part: Part) -> None:
     from .output import clock, console, write
 
     study, grid = loaded.study, loaded.grid
-    table = Table(title=f"{study.name}: {len(grid):,} cells")
-    table.add_column("")
+    table = Table("", title=f"{study.name}: {len(grid):,} cells")
     for name in ("cells", "queries at most", "model time at most"):
         table.add_column(name, justify="right")
     total, speeds = 0.0, {}

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from ..studies.status import Failure, SeriesStatus, StudyStatus
 
 MOST_REASONS = 5
-"""Maximum number of failure reasons printed."""
-MOST_HINTS = 5
-"""Maximum number of explanations of an infinite median."""
+"""Maximum number of reasons printed, of failures and of infinite medians."""
 NARROWEST_TABLE = 60
 """Width of a terminal, in columns, below which lines replace the table."""
 
@@ -125,9 +123,9 @@ def show(title: str, series: Sequence[SeriesStatus]) -> None:
         for each in series
         if (hint := infinite_median(each.counted, each.without_point, each.norm))
     ]
-    write(*hints[:MOST_HINTS])
-    if len(hints) > MOST_HINTS:
-        write(f"The same holds for {len(hints) - MOST_HINTS} more series.")
+    write(*hints[:MOST_REASONS])
+    if len(hints) > MOST_REASONS:
+        write(f"The same holds for {len(hints) - MOST_REASONS} more series.")
 
 
 _WHY = {

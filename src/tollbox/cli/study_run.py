@@ -1,10 +1,10 @@
 """What all commands that run a study share: run the remaining cells, show progress, report the end.
 
-1. Ctrl-C stops the run after the current batches, a second one at once, with exit code 130. All
-   answers are kept. SIGTERM does the same, with exit code 143.
+1. Ctrl-C and SIGTERM stop the run as `interrupt.py` says. All answers are kept.
 2. If a store cannot be written, a process died or cells cannot be replayed, the exit code is 1, and
    a message says how to resume.
-3. If a model misclassifies all images, the exit code is 1, and a message says what to check.
+3. If a model misclassifies all images, the exit code is 1, and a message says what to check. If all
+   runs failed, the exit code is 1 as well.
 """
 
 from __future__ import annotations

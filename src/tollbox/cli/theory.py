@@ -7,6 +7,7 @@ searches over the same cells (Theorem 1).
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -79,18 +80,16 @@ def theory(options: TheoryOptions) -> int:
 
 def _ratio(text: str) -> float:
     """Return c* as attacks plan with it."""
-    try:
-        price = float(text)
-    except ValueError:
-        price = math.nan
-    if price == math.inf:
-        from ..core.prices import Prices
+    from ..core.prices import Prices
 
-        return Prices.flagged_only().ratio
-    if not 1 / LARGEST_PRICE <= price <= LARGEST_PRICE:
-        expected = f"a number above 0, from {1 / LARGEST_PRICE:g} to {LARGEST_PRICE:g}, or inf"
-        raise InputError(f"is {shortened(text)!r}", expected=expected, input="price")
-    return price
+    with contextlib.suppress(ValueError):
+        price = float(text)
+        if price == math.inf:
+            return Prices.flagged_only().ratio
+        if 1 / LARGEST_PRICE <= price <= LARGEST_PRICE:
+            return price
+    expected = f"a number above 0, from {1 / LARGEST_PRICE:g} to {LARGEST_PRICE:g}, or inf"
+    raise InputError(f"is {shortened(text)!r}", expected=expected, input="price")
 
 
 # -- numbers --------------------------------------------------------------------------------------
