@@ -117,7 +117,8 @@ def say_end(
     for hint in unfit:
         say(hint)
     if interruption:
-        say(f"Interrupted; {left} {cells} remain. Resume with `tollbox resume {folder}`.")
+        saved = f"; what they had reached is saved, in {folder}" if cells == "images" else ""
+        say(f"Interrupted; {left} {cells} remain{saved}. Resume with `tollbox resume {folder}`.")
         return interruption
     if outcome.diverged:
         cell, why = min(outcome.diverged.items())
