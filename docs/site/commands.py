@@ -17,4 +17,5 @@ def _command(name: str) -> str:
     told = told.replace(f"## {name}\n\n```console\n", f"## tollbox {name}\n\n```text\ntollbox ", 1)
     told = told.replace(" *[default: False]*", "")  # a flag is off unless it is given
     told = told.replace("**[required]**", "*[required]*")
+    told = re.sub(r"\n {8}", " ", told)  # the help of an option is one line
     return re.sub(r"\*\*(Parameters|Arguments|Options)\*\*:\n", "", told).strip()

@@ -566,7 +566,7 @@ def test_runs_that_fail_are_told(case: Case) -> None:
     )
     code, out, err = case.run(model="my_failing_model:labels")
     assert code == 1
-    assert "4 runs failed; the first, image 0: OSError: the line is dead" in err
+    assert "4 images failed; the first, hsja, c* = 2, image 0: OSError: the line is dead" in err
     words = " ".join(out.replace("│", " ").split())
     assert "no adversarial point 0 failed 4 median l2 (0 images) -" in words
     with open("out/results.csv", newline="") as file:
@@ -604,7 +604,7 @@ def test_interrupted_run_is_saved(case: Case) -> None:
     assert ended.returncode == 130, ended.stderr
     first, *_, last = ended.stderr.splitlines()
     assert first == "tollbox: finishing the batch; press Ctrl-C again to stop now."
-    assert last.startswith("tollbox: Interrupted: 1 of 5 images were finished")
+    assert last.startswith("tollbox: Interrupted; 4 images remain; what they had reached is saved")
     assert "Traceback" not in ended.stderr
     with open("out/results.csv", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -639,7 +639,7 @@ def test_sigterm_is_like_ctrl_c(case: Case) -> None:
     assert ended.returncode == 143, ended.stderr
     first, *_, last = ended.stderr.splitlines()
     assert first == "tollbox: finishing the batch; send SIGTERM again to stop now."
-    assert "what the others had reached is saved as well, in out" in last
+    assert "what they had reached is saved, in out. Resume with" in last
     assert Path("out/results.csv").exists()
 
 

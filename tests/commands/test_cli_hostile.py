@@ -288,7 +288,7 @@ def test_some_failures_are_no_failure(attack: Attack) -> None:
     )  # fmt: skip
     code, out, err = attack()
     assert code == 0, err
-    assert "1 runs failed; the first, image 1: OSError: dead" in out
+    assert "1 images failed; the first, hsja, c* = 1, image 1: OSError: dead" in err
     assert "median l2 (1 images)" in out
     with open("out/results.csv", newline="") as file:
         assert [row["stop"] for row in csv.DictReader(file)][1] == "model_error"

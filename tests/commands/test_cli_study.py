@@ -136,8 +136,8 @@ def test_a_study_from_beginning_to_end(case: Case) -> None:
     assert "3/3" in out
     case.patch.setenv("COLUMNS", "40")
     _, narrow, _ = case.run("status", "out")
-    assert narrow.splitlines()[2:4] == ["  3/3 cells, 0 failed", narrow.splitlines()[3]]
-    assert narrow.splitlines()[3].startswith("  median l2 ")
+    assert narrow.splitlines()[2:4] == ["  cells: 3/3", "  failed: 0"]
+    assert narrow.splitlines()[4].startswith("  median l2: ")
     assert case.run("resume", "out")[0] == 0
 
 

@@ -18,7 +18,7 @@ from tollbox.audits import costs, data
 from tollbox.audits.compare import cost_ratio
 from tollbox.audits.costs import Accounts
 from tollbox.audits.criteria import Criteria, Policy, distance, headline, steps
-from tollbox.audits.suite import FACTORS, Suite
+from tollbox.audits.suite import FACTORS, budget_for, tariffs
 
 INF = math.inf
 
@@ -145,11 +145,11 @@ def test_of_a_run_the_first_point_within_counts() -> None:
     runs = [run(7, [(3.0, 1, 2), (2.0, 4, 9), (1.0, 5, 30)]), run(8, [(9.0, 1, 2)])]
     series: Any = [SimpleNamespace(runs=runs)]
     found = costs.accounts_of(series, [2.0, 2.5, 0.5, 10.0])
-    assert found.images == [7, 8]
-    assert found.flagged[0, 0].tolist() == [4, 4, INF, 1]
-    assert found.others[0, 0].tolist() == [5, 5, INF, 1]
-    assert found.flagged[1, 0].tolist() == [INF, INF, INF, 1]
-    assert found.distances.tolist() == [[1.0], [9.0]]
+    assert [at.images for at in found] == [[7, 8]] * 4
+    assert [at.flagged[0, 0] for at in found] == [4, 4, INF, 1]
+    assert [at.others[0, 0] for at in found] == [5, 5, INF, 1]
+    assert [at.flagged[1, 0] for at in found] == [INF, INF, INF, 1]
+    assert found[0].distances.tolist() == [[1.0], [9.0]]
 
 
 # -- what is asked ---------------------------------------------------------------------------------
@@ -232,14 +232,14 @@ def test_a_policy_is_no_price_per_class(tmp_path: Path) -> None:
 
 
 def test_budgets_grow_with_the_price() -> None:
-    tariffs = Suite(2000).tariffs()
-    assert [t.name for t in tariffs] == ["1", "10", "100", "1000", "inf"]
-    assert [t.limits.budget for t in tariffs] == [2000, 3000, 6000, 30_000, INF]
-    assert [t.limits.max_queries for t in tariffs] == [INF, INF, INF, INF, 10_000]
+    found = tariffs(2000)
+    assert [t.name for t in found] == ["1", "10", "100", "1000", "inf"]
+    assert [t.limits.budget for t in found] == [2000, 3000, 6000, 30_000, INF]
+    assert [t.limits.max_queries for t in found] == [INF, INF, INF, INF, 10_000]
     assert list(FACTORS.values()) == sorted(FACTORS.values())
-    assert Suite.for_images(3 * 32 * 32).budget == 2000
-    assert Suite.for_images(3 * 224 * 224).budget == 5000
-    assert Suite.for_images(3 * 224 * 224, 170).budget == 170
+    assert budget_for(3 * 32 * 32) == 2000
+    assert budget_for(3 * 224 * 224) == 5000
+    assert budget_for(3 * 224 * 224, 170) == 170
     for bad in (0, 99, INF, "many"):
         with pytest.raises(tb.errors.InputError, match="budget is"):
-            Suite.for_images(784, bad)  # type: ignore[arg-type]
+            budget_for(784, bad)  # type: ignore[arg-type]

@@ -66,7 +66,7 @@ def test_the_log_has_one_line_for_all_of_the_study(results: tb.studies.StudyResu
     ]
     totals = [line for line in lines if line.startswith("total: ")]
     assert len(totals) == 30 / LOG_SECONDS
-    assert totals[-1] == "total: 4/12 cells, 49 % of the work, 14 queries/s, about 0:30 left"
+    assert totals[-1] == "total: 4/12 cells, 49 % of the work, 14 queries/s, about 0:00:30 left"
     assert "raw" not in out.getvalue()
 
 
@@ -77,7 +77,7 @@ def test_a_terminal_shows_all_series_below_the_total(results: tb.studies.StudyRe
         clock.now += 8.0
         watch.tell(WorkerProgress(0, {0: 80, 1: 80}, {0: 1.5, 1: 1.5}))
     shown = out.getvalue()
-    assert "total: 0/12 cells, 25 % of the work, 20 queries/s, about 0:24 left" in shown
+    assert "total: 0/12 cells, 25 % of the work, 20 queries/s, about 0:00:24 left" in shown
     assert shown.count("0/3  50 %") == 2 * shown.count("total")
     for series in results.status():
         assert series.name in shown

@@ -25,7 +25,7 @@ from tollbox.audits.audit import ANSWERS, IMAGES, PAGE, audit, conclude, setting
 from tollbox.audits.compare import check_other
 from tollbox.audits.costs import AuditRuns
 from tollbox.audits.criteria import Criteria
-from tollbox.audits.suite import ATTACKS, Suite
+from tollbox.audits.suite import ATTACKS, study_fields
 from tollbox.audits.verdict import advice, verdict
 from tollbox.core.goal import Goal
 from tollbox.core.ledger import Ledger
@@ -549,20 +549,18 @@ def invented(image: int, series: int, price: float) -> Result:
 @pytest.mark.slow
 def test_a_page_of_ten_thousand_cells(tmp_path: Path) -> None:
     """Under 30 s, 1 GB and 15 MB."""
-    suite = Suite(2000)
     images = torch.rand(MANY, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     study = Study(
         name="many",
         folder=tmp_path,
         images=ImagesSpec(tmp_path / IMAGES),
         models=[ModelSpec(source="model", name="model", resolved="model")],
-        attacks=suite.specs(),
-        tariffs=suite.tariffs(),
+        **{**study_fields(2000, images.numel()), "keep_images": False},
     )
     grid = Grid(study, MANY, None)
     environment = Environment("0.1.0", "2", "2", "3", "cpu")
     record = describe(study, grid, environment, {"model": ModelRecord("float32", None)}, "audit")
-    record = dataclasses.replace(record, settings=settings_of(suite, images, Criteria()))
+    record = dataclasses.replace(record, settings=settings_of(2000, images, Criteria()))
     rows = [(n, f"{n:064x}", 0, f"image {n}") for n in range(MANY)]
     out = tmp_path / "out"
     out.mkdir()

@@ -23,18 +23,12 @@ import torch
 from torch import Tensor
 
 from .._run import AnyModel
+from ..core import validation
 from ..core.cell import check_label
 from ..core.execution import Execution
 from ..core.model import as_model
 from ..core.prices import Prices
-from ..core.validation import (
-    check_flag,
-    check_function,
-    check_seconds,
-    check_whole,
-    is_whole,
-    shown,
-)
+from ..core.validation import is_whole, require, shown
 from ..data.images import ImageSet
 from ..data.output import check_replaceable, replace_file
 from ..data.tables import path_of
@@ -53,14 +47,12 @@ from .costs import IN_PYTHON, SETTINGS, AuditRuns
 from .criteria import Criteria
 from .data import audit_data
 from .page import IMAGES, page
-from .suite import Suite
-from .verdict import with_words
+from .suite import budget_for, study_fields
+from .verdict import advice, commands, notes, verdict
 
 ANSWERS = "audit.json"
 PAGE = "audit.html"
 MODEL = "model"
-MOST_KEPT = 200_000_000
-"""Maximum size of all adversarial images in bytes; above it, none is kept."""
 
 
 @dataclass(frozen=True)
@@ -114,44 +106,38 @@ def audit(
     time_limit: seconds after which the run stops; the results of finished attacks are reported.
     tell: function that receives events (`tollbox.studies.events.Event`).
     """
-    check_seconds("time_limit", time_limit)
-    check_flag("metered", metered)
-    check_flag("exact", exact)
-    check_whole("seed", seed)
-    check_function("tell", tell)
-    if not isinstance(name, str) or not name.strip():
-        raise InputError(f"is {shown(name)}", expected="a name for the model", input="name")
+    validation.check_seconds("time_limit", time_limit)
+    validation.check_flag("metered", metered)
+    validation.check_flag("exact", exact)
+    validation.check_whole("seed", seed)
+    validation.check_function("tell", tell)
+    require(isinstance(name, str) and name.strip() != "", "name", name, "a name for the model")
     classes = None if flagged is None else _listed("flagged", flagged, "classes as whole numbers")
     class_names = _listed("class_names", class_names, "a list of names")
     criteria = Criteria.of(worth, epsilon, policy)
     given = _image_set(images, labels, class_names)
     folder = path_of(out, "out")
-    suite = Suite.for_images(given.images[0].numel(), budget)
+    budget = budget_for(given.images[0].numel(), budget)
     study = Study(
         name=name,
         where=IN_PYTHON,
         folder=folder,
         images=ImagesSpec(folder / IMAGES),
         models=[ModelSpec(source=MODEL, name=MODEL, resolved=MODEL)],
-        attacks=suite.specs(),
-        tariffs=suite.tariffs(),
         seeds=[seed],
         goal=GoalSpec(flagged=None if classes is None else frozenset(classes)),
         execution=Execution(batch_size=batch_size, workers=workers, metered=metered, exact=exact),
-        keep_images=keeps_images(suite, given.images),
+        **study_fields(budget, given.images.numel()),
     )
     checked = as_model(model)
-    no_masks: list[Tensor | None] = [None] * len(given)
+    none: list[Tensor | None] = [None] * len(given)  # neither starts nor masks
     models = {MODEL: checked}
-    loaded = StudyInputs(study, given, no_masks, no_masks, checked.device, models)
-    if not holds(study, folder):
-        create(loaded, folder, "audit", settings=settings_of(suite, given.images, criteria))
-    file = folder / IMAGES
-    if not file.exists():
-        partial = file.with_name(f".{file.name}.partial")
-        with open(partial, "wb") as opened:
-            np.savez_compressed(opened, images=given.images.numpy(), labels=np.array(given.labels))
-        partial.replace(file)
+    loaded = StudyInputs(study, given, none, none, checked.device, models)
+    start(loaded, folder, budget, criteria)
+    if not (folder / IMAGES).exists():
+        partial = folder / f".partial-{IMAGES}"
+        np.savez_compressed(partial, images=given.images.numpy(), labels=np.array(given.labels))
+        partial.replace(folder / IMAGES)
     run_folder(folder, options_of(time_limit), tell or (lambda _: None), Stopper(), loaded)
     return conclude(folder, criteria, loaded)
 
@@ -161,16 +147,19 @@ def options_of(time_limit: float) -> Options:
     return Options(time_limit=time_limit, in_order=math.isfinite(time_limit))
 
 
-def settings_of(suite: Suite, images: Tensor, criteria: Criteria) -> dict[str, Any]:
+def settings_of(budget: float, images: Tensor, criteria: Criteria) -> dict[str, Any]:
     """Return the settings that an audit keeps in the record of its study."""
-    values = {"budget": suite.budget, "shape": list(images.shape[1:])}
+    values = {"budget": budget, "shape": list(images.shape[1:])}
     return {SETTINGS: {**values, "criteria": criteria.to_json()}}
 
 
-def keeps_images(suite: Suite, images: Tensor) -> bool:
-    """Return whether the adversarial images are kept."""
-    runs = len(suite.attacks) * len(suite.prices)
-    return 4 * images.numel() * runs <= MOST_KEPT
+def start(
+    loaded: StudyInputs, folder: Path, budget: float, criteria: Criteria, made_by: str = "audit"
+) -> None:
+    """Create the study of an audit in a folder, unless it is there."""
+    if not holds(loaded.study, folder):
+        settings = settings_of(budget, loaded.images.images, criteria)
+        create(loaded, folder, made_by, settings=settings)
 
 
 def _image_set(
@@ -181,27 +170,18 @@ def _image_set(
         stack = images if isinstance(images, Tensor) else torch.stack(list(images))
         stack = stack.detach().to("cpu", torch.float32)
     except (TypeError, RuntimeError):
-        raise InputError(
-            f"is {shown(images)}", expected="images (n, c, h, w) of one shape", input="images"
-        ) from None
+        expected = "images (n, c, h, w) of one shape"
+        raise InputError(f"is {shown(images)}", expected=expected, input="images") from None
     if stack.ndim != 4 or not len(stack):
-        raise InputError(
-            f"has shape {tuple(stack.shape)}",
-            expected="at least one image, (n, c, h, w)",
-            input="images",
-        )
+        expected = "at least one image, (n, c, h, w)"
+        raise InputError(f"has shape {tuple(stack.shape)}", expected=expected, input="images")
     if not bool(((stack >= 0) & (stack <= 1)).all()):
         raise InputError("has values outside of [0,1]", expected="images in [0,1]", input="images")
-    classes = [
-        int(label) if is_whole(label) else label
-        for label in _listed("labels", labels, "whole numbers")
-    ]
+    listed = _listed("labels", labels, "whole numbers")
+    classes = [int(label) if is_whole(label) else label for label in listed]
     if len(classes) != len(stack):
-        raise InputError(
-            f"has {len(classes)} labels for {len(stack)} images",
-            expected="one for each image",
-            input="labels",
-        )
+        given = f"has {len(classes)} labels for {len(stack)} images"
+        raise InputError(given, expected="one for each image", input="labels")
     for place, label in enumerate(classes):
         check_label(label, None, f"the label of image {place}")
     places = tuple(str(place) for place in range(len(stack)))
@@ -233,8 +213,14 @@ def conclude(
     with ExitStack() as opened:
         results = opened.enter_context(StudyResults(folder, loaded))
         runs = AuditRuns.of(results)
-        criteria = runs.criteria if criteria is None else criteria.or_else(runs.criteria)
-        data = with_words(runs, audit_data(runs, criteria))
+        criteria = (criteria or Criteria()).or_else(Criteria.from_json(runs.settings["criteria"]))
+        data = audit_data(runs, criteria)
+        data |= {
+            "verdict": verdict(data),
+            "advice": advice(data),
+            "notes": notes(runs, data),
+            "commands": commands(runs, data["failed"]),
+        }
         if other is not None:
             second = AuditRuns.of(opened.enter_context(StudyResults(other)))
             data["against"] = compare(runs, second, criteria)

@@ -32,19 +32,19 @@ from .criteria import Criteria, headline
 from .data import MARKS, level_data, number, price, prices_of, reference_price, share, suite_data
 from .verdict import level_words
 
+NOT_SIGNIFICANT = "The difference is not significant: at"
+
 
 def compare(this: AuditRuns, other: AuditRuns, criteria: Criteria) -> dict[str, Any]:
     """Return the comparison of two audits as plain data."""
     finished = [{_key(runs.series) for runs in each.complete} for each in (this, other)]
     both = finished[0] & finished[1]
     if not both:
-        raise InputError(
-            f"{other.results.folder} has no attack that is finished there and in "
-            f"{this.results.folder}",
-            expected="at least one that is finished on all images of both",
-            remedy="resume the audits first",
-            input="against",
-        )
+        here, there = this.results.folder, other.results.folder
+        given = f"{there} has no attack that is finished there and in {here}"
+        expected = "at least one that is finished on all images of both"
+        remedy = "resume the audits first"
+        raise InputError(given, expected=expected, remedy=remedy, input="against")
     this, other = (
         replace(each, complete=[runs for runs in each.complete if _key(runs.series) in both])
         for each in (this, other)
@@ -60,22 +60,26 @@ def compare(this: AuditRuns, other: AuditRuns, criteria: Criteria) -> dict[str, 
     chosen = headline(levels, *smallest)
     prices = [each for each in prices_of(this) if each in prices_of(other)]
 
-    def accounts(epsilons: Sequence[float]) -> list[Accounts]:
-        pairs = zip((this, other), rows, strict=True)
-        return [each.accounts(epsilons).only(places) for each, places in pairs]
+    def accounts(epsilons: Sequence[float]) -> list[list[Accounts]]:
+        """Return the accounts of the common images on each side, at each ε."""
+        return [
+            [at.only(places) for at in each.accounts(epsilons)]
+            for each, places in zip((this, other), rows, strict=True)
+        ]
 
-    sides = accounts(levels)
     ratios = [
-        {"level": n, "price": price(each), **cost_ratio([side.at(n) for side in sides], each)}
-        for n in range(len(levels))
+        {"level": level, "price": price(each), **cost_ratio(at, each)}
+        for level, at in enumerate(zip(*accounts(levels), strict=True))
         for each in prices
     ]
-    marks = [float(mark) for mark in np.geomspace(levels[0] / 2, 4 * levels[-1], MARKS)]
-    curves = [_curves(side, len(marks), prices) for side in accounts(marks)]
+    marks = np.geomspace(levels[0] / 2, 4 * levels[-1], MARKS).tolist()
+    finite = [each for each in prices if math.isfinite(each)]
+    curves = [[_curve(side, each) for each in finite] for side in accounts(marks)]
     named = [level_data(level, values) for level in levels]
-    folders = [each.results.folder for each in (this, other)]
-    candidates = ([this.name, other.name], [folder.name for folder in folders], folders)
-    names = [str(name) for name in next((p for p in candidates if p[0] != p[1]), folders)]
+    sides = this.results, other.results
+    called = [(each.study.name, each.folder.name, str(each.folder)) for each in sides]
+    pairs = list(zip(*called, strict=True))
+    names = next((pair for pair in pairs if pair[0] != pair[1]), pairs[-1])
     left_out = sorted(finished[0] ^ finished[1])
     data = {
         "name": names[0],
@@ -110,10 +114,10 @@ def _key(series: Series) -> tuple[str, float]:
 def _common(this: AuditRuns, other: AuditRuns) -> tuple[list[int], list[int]]:
     """Return the rows of the images that both audits measured."""
     _check_shapes(this.settings["shape"], other.settings["shape"])
-    places = [
-        {each.results.images[image][:2]: row for row, image in enumerate(each.accounts([]).images)}
-        for each in (this, other)
-    ]
+    places = []
+    for each in (this, other):
+        measured, known = each.accounts([0.0])[0].images, each.results.images
+        places.append({known[image][:2]: row for row, image in enumerate(measured)})
     common = [key for key in places[0] if key in places[1]]
     if not common:
         raise _nothing_common(other.results.folder, str(this.results.folder))
@@ -123,19 +127,14 @@ def _common(this: AuditRuns, other: AuditRuns) -> tuple[list[int], list[int]]:
 def _check_shapes(this: Sequence[int], other: Sequence[int]) -> None:
     if list(this) != list(other):
         sizes = [" x ".join(map(str, each)) for each in (this, other)]
-        raise InputError(
-            f"has images of {sizes[1]}, but this audit has images of {sizes[0]}",
-            expected="the same images",
-            input="against",
-        )
+        given = f"has images of {sizes[1]}, but this audit has images of {sizes[0]}"
+        raise InputError(given, expected="the same images", input="against")
 
 
 def _nothing_common(other: Path, this: str) -> InputError:
-    return InputError(
-        f"{other} has measured none of the images of {this}",
-        expected="an audit of the same images, by content and label",
-        input="against",
-    )
+    given = f"{other} has measured none of the images of {this}"
+    expected = "an audit of the same images, by content and label"
+    return InputError(given, expected=expected, input="against")
 
 
 def cost_ratio(sides: Sequence[Accounts], at_price: float) -> dict[str, Any]:
@@ -152,22 +151,15 @@ def cost_ratio(sides: Sequence[Accounts], at_price: float) -> dict[str, Any]:
     value = float(ratio(np.arange(len(found[0]))[None])[0])
     if not all(math.isfinite(quantile(each, 0.5)) for each in found) or not math.isfinite(value):
         return {"ratio": None, "low": None, "high": None, "reached": reached}
-    ends = interval(
-        lambda rows: np.nan_to_num(ratio(rows), nan=1.0, posinf=math.inf), len(found[0])
-    )
+    ends = interval(lambda rows: np.nan_to_num(ratio(rows), nan=1, posinf=np.inf), len(found[0]))
     low, high = (number(float(end)) for end in ends)
     return {"ratio": number(value), "low": low, "high": high, "reached": reached}
 
 
-def _curves(accounts: Accounts, marks: int, prices: Sequence[float]) -> list[dict[str, Any]]:
-    return [
-        {
-            "price": price(p),
-            "middle": [number(quantile(costs.costs(accounts.at(n), p), 0.5)) for n in range(marks)],
-        }
-        for p in prices
-        if math.isfinite(p)
-    ]
+def _curve(accounts: Sequence[Accounts], at_price: float) -> dict[str, Any]:
+    """Return the cost of half of the images at each ε."""
+    middle = [number(quantile(costs.costs(at, at_price), 0.5)) for at in accounts]
+    return {"price": price(at_price), "middle": middle}
 
 
 def _verdict(data: dict[str, Any], level: dict[str, Any], reference: float | str) -> list[str]:
@@ -176,37 +168,32 @@ def _verdict(data: dict[str, Any], level: dict[str, Any], reference: float | str
     within, one = level_words(level), data["images"] == 1
     half = "the one image" if one else f"half of the {counted(data['images'], 'image')}"
     names = data["name"], data["other"]
-    sentences = []
-    if not known:
-        shares = [*zip(here[0]["reached"], names, strict=True)]
-        text = ", ".join(f"{reached:.0%} on {name}" for reached, name in shares)
+    if known:
+        row = known.get(reference) or next(iter(known.values()))
+        low, high = row["low"], row["high"]
+        excluded = low > 1 or (high is not None and high < 1)
+        start = "At" if excluded and data["images"] >= FEWEST_IMAGES else NOT_SIGNIFICANT
+        ends = confidence(distance(low), "∞" if high is None else distance(high))
+        sentence = (
+            f"{start} c* = {row['price']}, attacking {half} within {within} costs "
+            f"{distance(row['ratio'])} times{'' if one else f' ({ends})'} as much on {names[0]} as "
+            f"on {names[1]}."
+        )
+    else:
+        reached = dict(zip(names, here[0]["reached"], strict=True))
+        text = ", ".join(f"{share:.0%} on {name}" for name, share in reached.items())
         if one:
-            where = [name for reached, name in shares if reached]
+            where = [name for name, share in reached.items() if share]
             text = f"on {where[0]} only" if where else "on neither"
         subject = f"{half} {'was' if one else 'were'}"
-        sentences.append(f"No ratio: {subject} not reached within {within} on both: {text}.")
-    else:
-        at = reference if reference in known else next(iter(known))
-        row = known[at]
-        low, high = row["low"], row["high"]
-        significant = data["images"] >= FEWEST_IMAGES and (
-            low > 1 or (high is not None and high < 1)
-        )
-        ends = confidence(distance(low), "∞" if high is None else distance(high))
-        start = "" if significant else "The difference is not significant: "
-        sentences.append(
-            f"{start}{'A' if significant else 'a'}t c* = {at}, attacking {half} within {within} "
-            f"costs {distance(row['ratio'])} times{'' if one else f' ({ends})'} as much on "
-            f"{names[0]} as on {names[1]}."
-        )
+        sentence = f"No ratio: {subject} not reached within {within} on both: {text}."
+    sentences = [sentence]
     if not data["same_suite"]:
         sentences.append(
             "The audits differ in their attacks, prices or budgets, which affects the ratio."
         )
     left_out = len(data["left_out"])
     if left_out:
-        sentences.append(
-            f"{counted(left_out, 'attack')} at a price, not finished on both, "
-            f"{'is' if left_out == 1 else 'are'} left out."
-        )
+        attacks, verb = counted(left_out, "attack"), "is" if left_out == 1 else "are"
+        sentences.append(f"{attacks} at a price, not finished on both, {verb} left out.")
     return sentences

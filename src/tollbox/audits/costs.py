@@ -37,7 +37,6 @@ from ..report.runs import CellCurve, SeriesRuns, series_of
 from ..report.statistics import PERCENTILES, bootstrap
 from ..studies.grid import Series
 from ..studies.results import StudyResults
-from .criteria import Criteria
 
 QUANTILES = (0.1, 0.5, 0.9)
 IN_PYTHON = "tollbox.audit"
@@ -47,25 +46,18 @@ SETTINGS = "audit"
 
 
 class Accounts(NamedTuple):
-    """(images, series, ε): the accounts of the first points within ε, infinite where none is."""
+    """(images, series): the accounts of the first points within an ε, infinite where none is."""
 
     images: list[int]
     """Numbers of the images."""
     flagged: Values
     others: Values
     distances: Values
-    """(images, series): the smallest distance of each run."""
+    """The smallest distance of each run."""
 
-    def at(self, level: int) -> Accounts:
-        """Return the accounts at one ε: (images, series)."""
-        flagged, others = self.flagged[:, :, level], self.others[:, :, level]
-        return Accounts(self.images, flagged, others, self.distances)
-
-    def only(self, rows: Sequence[int]) -> Accounts:
+    def only(self, rows: list[int]) -> Accounts:
         """Return the accounts of some of the images, by row."""
-        return Accounts(
-            [self.images[row] for row in rows], *(each[list(rows)] for each in self[1:])
-        )
+        return Accounts([self.images[row] for row in rows], *(each[rows] for each in self[1:]))
 
     def costs(self, price: float) -> Values:
         """Return the cost of each run at c* = price; infinite where the image is not reached."""
@@ -74,14 +66,12 @@ class Accounts(NamedTuple):
         return np.where(np.isfinite(self.flagged), each, math.inf)
 
 
-def accounts_of(series: Sequence[SeriesRuns], epsilons: Sequence[float]) -> Accounts:
-    """Return the accounts of series that have one run per image."""
+def accounts_of(series: Sequence[SeriesRuns], epsilons: Sequence[float]) -> list[Accounts]:
+    """Return the accounts of series that have one run per image, at each ε."""
     images = sorted({run.image for runs in series for run in runs.runs})
     rows = {image: row for row, image in enumerate(images)}
-    shape = len(images), len(series)
-    flagged = np.full((*shape, len(epsilons)), math.inf)
-    others = flagged.copy()
-    smallest = np.full(shape, math.inf)
+    smallest = np.full((len(images), len(series)), math.inf)
+    flagged, others = np.full((2, *smallest.shape, len(epsilons)), math.inf)
     levels = np.asarray(epsilons, float)
     for number, runs in enumerate(series):
         for run in runs.runs:
@@ -94,7 +84,10 @@ def accounts_of(series: Sequence[SeriesRuns], epsilons: Sequence[float]) -> Acco
             source = run.needs["source"][first[there]] - 1
             flagged[place][there] = source
             others[place][there] = run.needs["queries"][first[there]] - source
-    return Accounts(images, flagged, others, smallest)
+    return [
+        Accounts(images, flagged[..., level], others[..., level], smallest)
+        for level in range(len(epsilons))
+    ]
 
 
 def costs(at: Accounts, price: float) -> Values:
@@ -108,11 +101,6 @@ def policy_costs(at: Accounts, prices: Prices) -> Values:
     counts = np.stack([np.where(known, at.others, 0), np.where(known, at.flagged, 0)], axis=-1)
     each = np.where(known, prices.cost(counts.astype(np.int64)), math.inf)
     return np.asarray(each.min(axis=1, initial=math.inf))
-
-
-def flagged_answers(at: Accounts) -> Values:
-    """Return the smallest number of flagged answers for each image."""
-    return costs(at, math.inf)
 
 
 def break_even(at: Accounts, worth: float) -> Values:
@@ -140,9 +128,8 @@ def quantiles(values: Values, shares: Sequence[float] = QUANTILES) -> list[Estim
         return [Estimate(math.nan, math.nan, math.nan, 0)] * len(shares)
     places = [rank(share, len(values)) for share in shares]
     ends = interval(lambda rows: np.asarray(np.sort(values[rows], axis=1)[:, places]), len(values))
-    found = np.sort(values)[places]
-    each = zip(found, *ends, strict=True)
-    return [Estimate(float(q), float(low), float(high), len(values)) for q, low, high in each]
+    found = np.stack([np.sort(values)[places], *ends], axis=1)
+    return [Estimate(value, low, high, len(values)) for value, low, high in found.tolist()]
 
 
 def interval(statistic: Callable[[NDArray[np.int64]], Values], count: int) -> tuple[Values, Values]:
@@ -166,20 +153,14 @@ class AuditRuns:
     def of(cls, results: StudyResults) -> AuditRuns:
         """Read the runs of a folder; raise InputError if it has no audit."""
         if SETTINGS not in results.record.settings:
-            raise InputError(
-                f"{results.folder} has a study that is not an audit",
-                expected="a folder that `tollbox audit` created",
-                remedy=f"for its report, run `tollbox report {results.folder}`",
-            )
-        cells = [results.grid.series_of(end.cell) for end in results.finished()]
-        done = np.bincount(cells, minlength=len(results.grid.series))
-        complete, left_out = [], []
-        for each in series_of(results):
-            finished = int(done[each.series.number])
-            if finished >= results.grid.width:
-                complete.append(each)
-            else:
-                left_out.append((each.series, finished))
+            given = f"{results.folder} has a study that is not an audit"
+            remedy = f"for its report, run `tollbox report {results.folder}`"
+            expected = "a folder that `tollbox audit` created"
+            raise InputError(given, expected=expected, remedy=remedy)
+        all_series, status, width = series_of(results), results.status(), results.grid.width
+        done = {each.series: status[each.series.number].done for each in all_series}
+        complete = [each for each in all_series if done[each.series] >= width]
+        left_out = [(series, finished) for series, finished in done.items() if finished < width]
         return cls(results, complete, left_out)
 
     @property
@@ -188,38 +169,19 @@ class AuditRuns:
         return dict(self.results.record.settings[SETTINGS])
 
     @property
-    def criteria(self) -> Criteria:
-        """Criteria with which the audit was started."""
-        return Criteria.from_json(self.settings["criteria"])
-
-    @property
     def values(self) -> int:
         """Number of values of an image."""
         return math.prod(self.settings["shape"])
 
     @property
-    def name(self) -> str:
-        """Name of the model."""
-        return self.results.study.name
-
-    @property
-    def misclassified(self) -> int | None:
-        """Number of images that need no attack; None while no series is complete."""
-        return max((runs.misclassified for runs in self.complete), default=None)
-
-    @property
     def runs(self) -> list[CellCurve]:
         return [run for runs in self.complete for run in runs.runs]
 
-    @property
-    def failed(self) -> int:
-        return sum(run.stop.failed for run in self.runs)
+    def accounts(self, epsilons: Sequence[float]) -> list[Accounts]:
+        """Return the accounts of the first points within each ε."""
+        return accounts_of(self.complete, epsilons)
 
     @cached_property
     def smallest(self) -> Values:
         """Smallest distance of each image, in the order of `accounts`."""
-        return np.asarray(self.accounts([]).distances.min(axis=1, initial=math.inf))
-
-    def accounts(self, epsilons: Sequence[float]) -> Accounts:
-        """Return the accounts of the first points within each ε."""
-        return accounts_of(self.complete, epsilons)
+        return np.asarray(self.accounts([0.0])[0].distances.min(axis=1, initial=math.inf))

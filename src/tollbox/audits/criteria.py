@@ -23,7 +23,7 @@ import numpy as np
 
 from ..core.prices import Escalation, Prices
 from ..core.result import Values
-from ..core.validation import is_number, shown
+from ..core.validation import is_number, require, shown
 from ..data.price_tables import prices_from
 from ..errors import FileError, InputError
 
@@ -57,9 +57,9 @@ class Policy:
 
     def to_json(self) -> dict[str, Any]:
         growth = self.prices.escalation
-        steps = [] if growth is None else [list(step) for step in growth.steps]
-        again = None if growth is None else growth.again
-        return {"name": self.name, "steps": steps, "again": again, "other": self.prices.other}
+        steps, again = ((), None) if growth is None else (growth.steps, growth.again)
+        values = {"name": self.name, "steps": [list(step) for step in steps], "again": again}
+        return values | {"other": self.prices.other}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Policy:
@@ -78,9 +78,8 @@ class Criteria:
     policy: Policy | None = None
 
     def __post_init__(self) -> None:
-        if self.worth is not None and not (is_number(self.worth) and 0 < self.worth <= MOST):
-            expected = "a number above 0, and at most 1e15"
-            raise InputError(f"is {shown(self.worth)}", expected=expected, input="worth")
+        good = self.worth is None or (is_number(self.worth) and 0 < self.worth <= MOST)
+        require(good, "worth", self.worth, "a number above 0, and at most 1e15")
         for text in self.epsilons:
             distance(text, 1)
 
@@ -92,27 +91,24 @@ class Criteria:
         policy: str | Path | Prices | None = None,
     ) -> Criteria:
         """Return the criteria that a caller specifies; texts may have several ε."""
-        if isinstance(policy, Prices) and policy.escalation is None:
-            raise InputError(
-                f"is {policy}", expected="tb.Prices.escalating({1: 1.0, ...})", input="policy"
-            )
+        named = None
         if isinstance(policy, Prices):
-            named: Policy | None = Policy("policy", policy)
-        else:
-            named = None if policy is None else Policy.from_csv(policy)
-        if isinstance(epsilon, str):
-            epsilon = epsilon.split(",")
-        elif epsilon is None or not isinstance(epsilon, Iterable):
-            epsilon = () if epsilon is None else (epsilon,)
+            if policy.escalation is None:
+                expected = "tb.Prices.escalating({1: 1.0, ...})"
+                raise InputError(f"is {policy}", expected=expected, input="policy")
+            named = Policy("policy", policy)
+        elif policy is not None:
+            named = Policy.from_csv(policy)
+        if epsilon is None:
+            epsilon = ()
+        elif isinstance(epsilon, str) or not isinstance(epsilon, Iterable):
+            epsilon = str(epsilon).split(",")
         return cls(worth, tuple(str(part).strip() for part in epsilon), named)
 
     def or_else(self, others: Criteria) -> Criteria:
         """Return these criteria, completed by `others`."""
-        return Criteria(
-            others.worth if self.worth is None else self.worth,
-            self.epsilons or others.epsilons,
-            others.policy if self.policy is None else self.policy,
-        )
+        worth, epsilons = self.worth or others.worth, self.epsilons or others.epsilons
+        return Criteria(worth, epsilons, self.policy or others.policy)
 
     def to_json(self) -> dict[str, Any]:
         policy = None if self.policy is None else self.policy.to_json()
@@ -120,8 +116,7 @@ class Criteria:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Criteria:
-        policy = values["policy"]
-        policy = None if policy is None else Policy.from_json(policy)
+        policy = None if values["policy"] is None else Policy.from_json(values["policy"])
         return cls(values["worth"], tuple(values["epsilons"]), policy)
 
     def levels(self, smallest: Values, values: int) -> list[float]:
@@ -132,23 +127,27 @@ class Criteria:
         if self.epsilons:
             return sorted({distance(text, values) for text in self.epsilons})
         ladder = [step / STEPS * math.sqrt(values) for step in LADDER]
-        shares = [_share(smallest, level) for level in ladder]
-        first = next((n for n, share in enumerate(shares) if share >= FEWEST_REACHED), None)
-        if first is None:
+        shares = _shares(ladder, smallest)
+        if max(shares) < FEWEST_REACHED:
             return [DEFAULT_STEPS / STEPS * math.sqrt(values)]
-        all_reached = max(first, shares.index(max(shares)))
-        return ladder[first : min(first + MOST_LEVELS, all_reached + 1)]
+        first = _first(shares, FEWEST_REACHED)
+        return ladder[first : min(first + MOST_LEVELS, shares.index(max(shares)) + 1)]
 
 
-def _share(smallest: Values, level: float) -> float:
-    return float(np.mean(smallest <= level)) if len(smallest) else 0.0
+def _shares(levels: Sequence[float], smallest: Values) -> list[float]:
+    """Return the share of the images that reach each level."""
+    return [float(np.mean(smallest <= level)) if len(smallest) else 0.0 for level in levels]
+
+
+def _first(shares: Sequence[float], enough: float) -> int:
+    """Return the place of the first share that is `enough`, otherwise of the largest."""
+    return next((n for n, share in enumerate(shares) if share >= min(enough, max(shares))), 0)
 
 
 def headline(levels: Sequence[float], *smallest: Values) -> int:
     """Return the place of the headline level (rule 3); several audits must all reach it."""
-    shares = [min(_share(each, level) for each in smallest) for level in levels]
-    enough = next((n for n, share in enumerate(shares) if share >= HEADLINE_REACHED), None)
-    return shares.index(max(shares)) if enough is None else enough
+    each = [_shares(levels, one) for one in smallest]
+    return _first([min(shares) for shares in zip(*each, strict=True)], HEADLINE_REACHED)
 
 
 def distance(text: str, values: int) -> float:

@@ -72,64 +72,63 @@ def level_data(level: float, values: int) -> dict[str, Any]:
 
 def audit_data(runs: AuditRuns, criteria: Criteria) -> dict[str, Any]:
     """Return all results except the sentences."""
-    values, smallest = runs.values, runs.smallest
+    values, smallest, results = runs.values, runs.smallest, runs.results
     levels = criteria.levels(smallest, values)
     chosen = headline(levels, smallest)
     accounts = runs.accounts(levels)
-    at = [accounts.at(level) for level in range(len(levels))]
     prices = prices_of(runs)
     worths = sorted({*WORTHS, *(() if criteria.worth is None else (float(criteria.worth),))})
     policy = criteria.policy
+    misclassified = max((each.misclassified for each in runs.complete), default=None)
     return {
         "format": FORMAT,
-        "model": runs.name,
+        "model": results.study.name,
         "images": {
-            "given": runs.results.grid.images,
-            "misclassified": runs.misclassified,
-            "measured": len(accounts.images),
+            "given": results.grid.images,
+            "misclassified": misclassified,
+            "measured": len(smallest),
             "shape": runs.settings["shape"],
             "values": values,
         },
         "criteria": criteria.to_json(),
         "suite": suite_data(runs),
         "left_out": [
-            {**series_key(series), "finished": done, "cells": runs.results.grid.width}
+            {**series_key(series), "finished": done, "cells": results.grid.width}
             for series, done in runs.left_out
         ],
         "levels": [
             {**level_data(level, values), "reached": share(smallest <= level)} for level in levels
         ],
-        "failed": runs.failed,
+        "failed": sum(run.stop.failed for run in runs.runs),
         "headline": chosen,
         "prices": [price(each) for each in prices],
         "reference": price(reference_price(prices)),
         "costs": [
-            {"level": level, "price": price(each), **_quantiles(costs.costs(here, each))}
-            for level, here in enumerate(at)
+            {"level": level, "price": price(each), **_quantiles(costs.costs(at, each))}
+            for level, at in enumerate(accounts)
             for each in prices
         ],
-        "policy": None
-        if policy is None
-        else [
-            {"level": level, **_quantiles(costs.policy_costs(here, policy.prices))}
-            for level, here in enumerate(at)
+        "policy": policy
+        and [
+            {"level": level, **_quantiles(costs.policy_costs(at, policy.prices))}
+            for level, at in enumerate(accounts)
         ],
         "flagged": [
-            {"level": level, **_quantiles(costs.flagged_answers(here))}
-            for level, here in enumerate(at)
+            {"level": level, **_quantiles(costs.costs(at, math.inf))}
+            for level, at in enumerate(accounts)
         ],
         "break_even": [
-            {"level": level, "worth": number(worth), **_break_even(here, worth)}
-            for level, here in enumerate(at)
+            {"level": level, "worth": number(worth), **_break_even(at, worth)}
+            for level, at in enumerate(accounts)
             for worth in worths
         ],
         "curves": _curves(runs, levels, prices, criteria),
-        "runs": [_series(each, at[chosen], place) for place, each in enumerate(runs.complete)],
+        "runs": [_series(each, accounts[chosen], n) for n, each in enumerate(runs.complete)],
         "ranking": _ranking(runs),
-        "cheapest": _cheapest(runs, at[chosen], prices),
-        "weakest": _weakest(runs, at[chosen], prices),
-        "environment": dataclasses.asdict(runs.results.record.environment),
-        "digest": runs.results.digest,
+        "cheapest": _cheapest(runs, accounts[chosen], prices),
+        "weakest": _weakest(runs, accounts[chosen], prices),
+        "environment": dataclasses.asdict(results.record.environment),
+        "digest": results.digest,
     }
 
 
@@ -148,14 +147,18 @@ def reference_price(prices: Sequence[float]) -> float:
 def suite_data(runs: AuditRuns) -> dict[str, Any]:
     """Return the attacks, prices and budgets of an audit."""
     study = runs.results.study
+    budgets = [
+        {
+            "price": price_of(tariff),
+            "budget": number(tariff.limits.budget),
+            "queries": number(tariff.limits.max_queries),
+        }
+        for tariff in study.tariffs
+    ]
     return {
         "attacks": [attack.name for attack in study.attacks],
         "budget": number(runs.settings["budget"]),
-        "budgets": [
-            {"price": price_of(tariff), "budget": number(tariff.limits.budget)}
-            | {"queries": number(tariff.limits.max_queries)}
-            for tariff in study.tariffs
-        ],
+        "budgets": budgets,
         "factors": {f"{ratio:g}": factor for ratio, factor in FACTORS.items()},
         "queries_factor": QUERIES_FACTOR,
         "seeds": list(study.seeds),
@@ -168,7 +171,7 @@ def _quantile_rows(values: Values) -> list[dict[str, Any]]:
 
 
 def _numbers(found: Estimate) -> dict[str, Any]:
-    return {name: number(getattr(found, name)) for name in ("value", "low", "high")}
+    return {"value": number(found.value), "low": number(found.low), "high": number(found.high)}
 
 
 def _quantiles(values: Values) -> dict[str, Any]:
@@ -189,9 +192,8 @@ def _curves(
         return {"steps": [], "lines": []}
     low = max(float(np.quantile(smallest, 0.05)), levels[-1] / 1e3)
     spaced = np.geomspace(min(low, levels[0]), 4 * levels[-1], MARKS)
-    marks = [float(mark) for mark in np.unique([*spaced, *levels])]
-    accounts = runs.accounts(marks)
-    at = [accounts.at(place) for place in range(len(marks))]
+    marks = np.unique([*spaced, *levels]).tolist()
+    at = runs.accounts(marks)
 
     def band(found: Sequence[Values]) -> dict[str, Any]:
         table = [[number(costs.quantile(each, q)) for each in found] for q in QUANTILES]
@@ -211,16 +213,13 @@ def _series(runs: SeriesRuns, at: Accounts, place: int) -> dict[str, Any]:
     phases: Counter[str] = Counter()
     for run in runs.runs:
         phases.update(run.phases)
-    total = sum(phases.values())
-    queries, flagged = (
-        float(np.mean([run.spent[by] for run in runs.runs])) if runs.runs else math.nan
-        for by in ("queries", "source")
-    )
+    total, count = sum(phases.values()), len(runs.runs)
+    queries, flagged = (sum(run.spent[by] for run in runs.runs) for by in ("queries", "source"))
     return {
         **series_key(runs.series),
-        "runs": len(runs.runs),
-        "queries": number(queries),
-        "flagged": number(flagged),
+        "runs": count,
+        "queries": number(queries / count) if count else None,
+        "flagged": number(flagged / count) if count else None,
         "distance": number(costs.quantile(at.distances[:, place], 0.5)),
         "reached": share(np.isfinite(found)),
         "cost": number(costs.quantile(found, 0.5)),
@@ -242,8 +241,12 @@ def _ranking(runs: AuditRuns) -> dict[str, Any]:
         "against": found.reference,
         "cap": found.cap_text,
         "costs": [
-            {"price": price_of(column.tariff), "by": column.by}
-            | {"first": number(first_cost(column.mark)), "last": number(column.mark)}
+            {
+                "price": price_of(column.tariff),
+                "by": column.by,
+                "first": number(first_cost(column.mark)),
+                "last": number(column.mark),
+            }
             for column in found.columns
         ],
         "standings": [
@@ -295,10 +298,10 @@ def _weakest(runs: AuditRuns, at: Accounts, prices: Sequence[float]) -> list[dic
                 "label": class_words(label, runs.results.record.class_names),
                 "attack": series.attack.name,
                 "planned": price_of(series.tariff),
-                "cost": number(float(least[row])),
-                "flagged": number(float(at.flagged[row, column])),
-                "others": number(float(at.others[row, column])),
-                "distance": number(float(at.distances[row, column])),
+                "cost": number(least[row]),
+                "flagged": number(at.flagged[row, column]),
+                "others": number(at.others[row, column]),
+                "distance": number(at.distances[row, column]),
                 "series": series.number,
             }
         )
@@ -309,11 +312,9 @@ def price_fronts(at: Accounts) -> list[list[list[int]]]:
     """Return for each image the accounts (flagged, others) that are cheapest at some price."""
     fronts = []
     for flagged, others in zip(at.flagged, at.others, strict=True):
-        known = np.isfinite(flagged)
-        pairs = {(int(f), int(o)) for f, o in zip(flagged[known], others[known], strict=True)}
         front: list[list[int]] = []
-        for f, o in sorted(pairs):
-            if not front or o < front[-1][1]:
-                front.append([f, o])
+        for f, o in sorted(zip(flagged, others, strict=True)):
+            if math.isfinite(f) and (not front or o < front[-1][1]):
+                front.append([int(f), int(o)])
         fronts.append(front)
     return fronts

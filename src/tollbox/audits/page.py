@@ -45,14 +45,13 @@ def page(runs: AuditRuns, data: dict[str, Any]) -> str:
     record = runs.results.record
     [model] = record.models.values()
     levels = Criteria.from_json(data["criteria"]).levels(runs.smallest, runs.values)
-    accounts = runs.accounts(levels)
-    few = len(accounts.images) <= MOST_ACCOUNTS
+    few = data["images"]["measured"] <= MOST_ACCOUNTS
     measured = counted(data["images"]["measured"], "image")
     number = counted(sum(row["runs"] for row in data["runs"]), "run")
     shown = {
-        "title": f"What it costs to attack {runs.name}",
+        "title": f"What it costs to attack {runs.results.study.name}",
         "made": f"{measured}, {number}; tollbox {record.environment.tollbox}",
-        "accounts": [price_fronts(accounts.at(n)) for n in range(len(levels))] if few else [],
+        "accounts": [price_fronts(at) for at in runs.accounts(levels)] if few else [],
         "times": times(runs),
         "weakest_images": _images(runs, data["weakest"]),
         "environment": data["environment"] | {"model": model_settings(model)},
@@ -93,20 +92,14 @@ def _changed(runs: AuditRuns, weakest: Sequence[dict[str, Any]]) -> list[Tensor 
     series = results.grid.series
     cells = [results.grid.cell(Place(series[w["series"]], seed, w["image"])) for w in weakest]
     kept = [results.kept_image(cell) for cell in cells]
-    if any(image is not None for image in kept):
+    if not cells or any(image is not None for image in kept):
         return kept
-    spent = {
-        (each.series.number, run.image): run.spent["queries"]
-        for each in runs.complete
-        for run in each.runs
-    }
-    work = 0.0
-    affordable: list[tuple[int, float | None]] = []
-    for each, cell in zip(weakest, cells, strict=True):
-        work += 2 * runs.values * spent[each["series"], each["image"]]
-        if work <= MOST_WORK or not affordable:
-            affordable.append((cell, None))
-    made = [result.adversarial for result in results.replays(affordable)] if affordable else []
+    queries = {end.cell: end.queries for end in results.finished()}
+    work = 2 * runs.values * np.cumsum([queries[cell] for cell in cells])
+    affordable = max(1, int((work <= MOST_WORK).sum()))
+    made = [
+        result.adversarial for result in results.replays([(c, None) for c in cells[:affordable]])
+    ]
     return [*made, *([None] * (len(weakest) - len(made)))]
 
 

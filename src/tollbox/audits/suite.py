@@ -16,11 +16,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
-from ..core.validation import is_number, shown
-from ..errors import InputError
+from ..core.validation import is_number, require
 from ..studies.specs import AttackSpec, Tariff
 
 ATTACKS = ("frugal", "surfree-original", "hsja+as", "stealthy-hsja")
@@ -33,40 +31,33 @@ LARGE_BUDGET = 5000
 LARGE = 50_000
 """Number of values of a large image (3 x 128 x 128 are 49,152)."""
 LEAST_BUDGET = 100
+EXPECTED = (
+    f"a number from {LEAST_BUDGET} to 1e9, the maximum cost of an attack on one image if all "
+    "answers cost 1"
+)
+MOST_KEPT = 200_000_000
+"""Maximum size of all adversarial images in bytes; above it, none is kept."""
 
 
-@dataclass(frozen=True)
-class Suite:
-    """The attacks and prices of an audit, and B."""
+def budget_for(values: int, given: float | None = None) -> float:
+    """Return B for images with `values` values; raise InputError if the given one is invalid."""
+    default = LARGE_BUDGET if values > LARGE else BUDGET
+    budget = default if given is None else given
+    require(is_number(budget) and LEAST_BUDGET <= budget <= 1e9, "budget", budget, EXPECTED)
+    return budget
 
-    budget: float = BUDGET
-    attacks: Sequence[str] = ATTACKS
-    prices: Sequence[float] = (*FACTORS, math.inf)
 
-    def __post_init__(self) -> None:
-        if not is_number(self.budget) or not LEAST_BUDGET <= self.budget <= 1e9:
-            raise InputError(
-                f"is {shown(self.budget)}",
-                expected=f"a number from {LEAST_BUDGET} to 1e9, the maximum cost of an attack on "
-                "one image if all answers cost 1",
-                input="budget",
-            )
+def tariffs(budget: float) -> list[Tariff]:
+    """Return the prices with their budgets as a study has them."""
+    priced = [Tariff.of(price, budget=factor * budget) for price, factor in FACTORS.items()]
+    return [*priced, Tariff.of(math.inf, max_queries=round(QUERIES_FACTOR * budget))]
 
-    @classmethod
-    def for_images(cls, values: int, budget: float | None = None) -> Suite:
-        """Return the suite for images with `values` values."""
-        default = LARGE_BUDGET if values > LARGE else BUDGET
-        return cls(default if budget is None else budget)
 
-    def specs(self) -> list[AttackSpec]:
-        """Return the attacks as a study has them."""
-        return [AttackSpec.of(name) for name in self.attacks]
-
-    def tariffs(self) -> list[Tariff]:
-        """Return the prices with their budgets as a study has them."""
-        return [
-            Tariff.of(price, max_queries=round(QUERIES_FACTOR * self.budget))
-            if math.isinf(price)
-            else Tariff.of(price, budget=FACTORS[price] * self.budget)
-            for price in self.prices
-        ]
+def study_fields(budget: float, values: int) -> dict[str, Any]:
+    """Return the fields of a study that the suite decides, for images with `values` in all."""
+    prices = tariffs(budget)
+    return {
+        "attacks": [AttackSpec.of(name) for name in ATTACKS],
+        "tariffs": prices,
+        "keep_images": 4 * values * len(ATTACKS) * len(prices) <= MOST_KEPT,
+    }

@@ -21,16 +21,6 @@ from .data import number
 STRONGER = "stronger attacks may require a higher price."
 
 
-def with_words(runs: AuditRuns, data: dict[str, Any]) -> dict[str, Any]:
-    """Return the data with its verdict, recommendations, notes and commands."""
-    return data | {
-        "verdict": verdict(data),
-        "advice": advice(data),
-        "notes": notes(runs, data),
-        "commands": commands(runs),
-    }
-
-
 def level_words(level: Mapping[str, Any]) -> str:
     """Return an ε in words: 4/255 RMS (ℓ2 0.44)."""
     return f"{level['steps']:.3g}/255 RMS (ℓ2 {distance(level['epsilon'])})"
@@ -42,9 +32,10 @@ def _cost(value: float | None) -> str:
     return count(round(value)) if value >= 10 or float(value).is_integer() else distance(value)
 
 
-def _estimate(found: Mapping[str, Any]) -> str:
-    """Return a number with its interval: 182 (95 % CI 60–415)."""
-    return f"{_cost(found['value'])} ({confidence(_cost(found['low']), _cost(found['high']))})"
+def _estimate(found: Mapping[str, Any], one: bool = False) -> str:
+    """Return a number with its interval, unless it is of one image: 182 (95 % CI 60–415)."""
+    ends = confidence(_cost(found["low"]), _cost(found["high"]))
+    return _cost(found["value"]) + ("" if one else f" ({ends})")
 
 
 def _found(rows: list[dict[str, Any]], share: float, **keys: Any) -> dict[str, Any]:
@@ -57,56 +48,43 @@ def verdict(data: Mapping[str, Any]) -> list[str]:
     """Return two sentences that summarise the audit."""
     measured, given = data["images"]["measured"], data["images"]["given"]
     if not measured and not data["left_out"]:
-        which = "the one image" if given == 1 else f"all {given} images"
-        return [
-            f"No result: the model misclassifies {which}.",
-            f"Check its mean and std, and the {'label' if given == 1 else 'labels'}.",
-        ]
+        which, labels = (
+            ("the one image", "label") if given == 1 else (f"all {given} images", "labels")
+        )
+        first = f"No result: the model misclassifies {which}."
+        return [first, f"Check its mean and std, and the {labels}."]
     if not measured:
         which = "the one image" if given == 1 else "all images"
-        return [
-            f"No result yet: no attack is finished on {which}.",
-            "Resume the audit to get results.",
-        ]
+        first = f"No result yet: no attack is finished on {which}."
+        return [first, "Resume the audit to get results."]
     if _all_failed(data):
-        return [
-            f"No result: all {count(data['failed'])} runs failed.",
-            "Fix the cause (`tollbox status` shows the reasons), and run them again.",
-        ]
+        first = f"No result: all {count(data['failed'])} runs failed."
+        fix = "Fix the cause (`tollbox status` shows the reasons), and run them again."
+        return [first, fix]
     here, level, one = data["headline"], data["levels"][data["headline"]], measured == 1
-    images, within = (
-        counted(measured, "image"),
-        f"attacked successfully within {level_words(level)}",
-    )
+    images, within = counted(measured, "image"), f"successfully within {level_words(level)}"
     if not level["reached"]:
         which = "The one image was not" if one else f"None of the {images} was"
-        each = "" if one else " each"
-        budget = _cost(data["suite"]["budget"])
-        return [
-            f"{which} {within}, with up to {budget} queries{each} at c* = 1.",
-            "This does not prove safety: a larger budget may succeed.",
-        ]
-    reference = data["reference"]
+        budget = f"{_cost(data['suite']['budget'])} queries{'' if one else ' each'} at c* = 1"
+        first = f"{which} attacked {within}, with up to {budget}."
+        return [first, "This does not prove safety: a larger budget may succeed."]
+    reference, worth = data["reference"], data["criteria"]["worth"]
     equal, priced = (_found(data["costs"], 0.5, level=here, price=p) for p in (1, reference))
-    more = f"if a flagged answer costs {count(reference)} times as much as any other, the cost is"
+    who, least, each = f"Half of the {images} were", "at most ", " each"
+    if one:
+        who, least, each = "The one image was", "", ""
     if equal["value"] is None:
         first = (
-            f"{percent(level['reached'])} of the {images} were {within}; the budgets of this audit "
-            "were too small for the others."
-        )
-    elif one:
-        first = (
-            f"The one image was {within} for {_cost(equal['value'])} queries; {more} "
-            f"{_cost(priced['value'])}."
+            f"{percent(level['reached'])} of the {images} were attacked {within}; the budgets of "
+            "this audit were too small for the others."
         )
     else:
         first = (
-            f"Half of the {images} were {within} for at most {_estimate(equal)} queries each; "
-            f"{more} at most {_estimate(priced)}."
+            f"{who} attacked {within} for {least}{_estimate(equal, one)} queries{each}; if a "
+            f"flagged answer costs {count(reference)} times as much as any other, the cost is "
+            f"{least}{_estimate(priced, one)}."
         )
-    worth = data["criteria"]["worth"]
-    second = _limit(data, here) if worth is None else _profit(data, here, worth)
-    return [first, second]
+    return [first, _limit(data, here) if worth is None else _profit(data, here, worth)]
 
 
 def _all_failed(data: Mapping[str, Any]) -> bool:
@@ -115,37 +93,43 @@ def _all_failed(data: Mapping[str, Any]) -> bool:
     return data["failed"] == runs and not any(level["reached"] for level in data["levels"])
 
 
+def _unprofitable(found: Mapping[str, Any], one: bool) -> str:
+    """Return a clause on the price that makes attacks unprofitable on most images."""
+    most = "" if one else " on nine in ten images"
+    if found["value"] is None:
+        some = "one of them needs" if one else "some of them need"
+        return f"no price makes these attacks unprofitable{most}: {some} no flagged answer"
+    if found["value"] == 0:
+        return f"these attacks are unprofitable{most} at any price, within their budgets"
+    return (
+        f"a flagged answer must cost more than {_estimate(found, one)} to make these attacks "
+        f"unprofitable{most}"
+    )
+
+
 def _profit(data: Mapping[str, Any], here: int, worth: float) -> str:
     """Return the price that makes attacks unprofitable, in a sentence."""
     one = data["images"]["measured"] == 1
     half, most = (
         _found(data["break_even"], share, level=here, worth=number(worth)) for share in (0.5, 0.9)
     )
-    what = f"If a changed image is worth {_cost(worth)},"
-    on_most = "" if one else " on nine in ten images"
-    if most["value"] is None:
-        some = "one of them needs" if one else "some of them need"
-        return (
-            f"{what} no price makes these attacks unprofitable{on_most}: {some} no flagged answer."
-        )
-    if most["value"] == 0:
-        return f"{what} these attacks are unprofitable{on_most} at any price, within their budgets."
-    if one:
-        return (
-            f"{what} a flagged answer must cost more than {_cost(most['value'])} to make these "
-            f"attacks unprofitable; {STRONGER}"
-        )
-    if half["value"] == 0:
-        return (
-            f"{what} these attacks are unprofitable on half of the images at any price, within "
-            "their budgets, and on nine in ten if a flagged answer costs more than "
+    if not most["value"]:
+        text = f"{_unprofitable(most, one)}."
+    elif one:
+        text = f"{_unprofitable(most, one)}; {STRONGER}"
+    elif half["value"] == 0:
+        text = (
+            "these attacks are unprofitable on half of the images at any price, within their "
+            "budgets, and on nine in ten if a flagged answer costs more than "
             f"{_estimate(most)}; {STRONGER}"
         )
-    return (
-        f"{what} a flagged answer must cost more than {_estimate(half)} to make these attacks "
-        f"unprofitable on half of the images, and more than {_estimate(most)} on nine in ten; "
-        f"{STRONGER}"
-    )
+    else:
+        text = (
+            f"a flagged answer must cost more than {_estimate(half)} to make these attacks "
+            f"unprofitable on half of the images, and more than {_estimate(most)} on nine in ten; "
+            f"{STRONGER}"
+        )
+    return f"If a changed image is worth {_cost(worth)}, {text}"
 
 
 def _limit(data: Mapping[str, Any], here: int) -> str:
@@ -153,16 +137,14 @@ def _limit(data: Mapping[str, Any], here: int) -> str:
     few, half = (_found(data["flagged"], share, level=here)["value"] for share in (0.1, 0.5))
     if few is None:
         return "Fewer than one in ten images were reached, which is too few to suggest a limit."
-    if half == few:
-        who = "It" if data["images"]["measured"] == 1 else "Half of them"
-        needed = f"{who} needed at most {counted(int(half), 'flagged answer')}"
+    who, most = "Half of them", few if half is None else half
+    if data["images"]["measured"] == 1:
+        who = "It"
     elif half is None:
-        needed = f"One in ten of them needed at most {counted(int(few), 'flagged answer')}"
-    else:
-        needed = (
-            f"Half of them needed at most {counted(int(half), 'flagged answer')}, and one in ten "
-            f"at most {count(few)}"
-        )
+        who = "One in ten of them"
+    needed = f"{who} needed at most {counted(int(most), 'flagged answer')}"
+    if most != few:
+        needed += f", and one in ten at most {count(few)}"
     return f"{needed}: a limit on flagged answers must be lower to stop such attacks."
 
 
@@ -171,32 +153,20 @@ def advice(data: Mapping[str, Any]) -> list[str]:
     if not data["images"]["measured"] or _all_failed(data):
         return []
     here, one = data["headline"], data["images"]["measured"] == 1
-    most = "" if one else " on nine in ten images"
-    sentences = []
     worth = number(data["criteria"]["worth"])
+    sentences = []
     for row in data["break_even"]:
-        if row["level"] != here or row["worth"] != (worth or row["worth"]):
-            continue
-        found = row["quantiles"][QUANTILES.index(0.9)]
-        if found["value"] is None:
-            text = "no price is high enough: some runs needed no flagged answer."
-        elif found["value"] == 0:
-            text = f"these attacks are unprofitable{most} at any price, within their budgets."
-        else:
-            least = _cost(found["value"]) if one else _estimate(found)
-            text = (
-                f"a flagged answer must cost more than {least} to make these attacks "
-                f"unprofitable{most}."
-            )
-        sentences.append(f"At a worth of {_cost(row['worth'])}, {text}")
+        if row["level"] == here and row["worth"] == (worth or row["worth"]):
+            text = _unprofitable(row["quantiles"][QUANTILES.index(0.9)], one)
+            sentences.append(f"At a worth of {_cost(row['worth'])}, {text}.")
     few = _found(data["flagged"], 0.1, level=here)["value"]
     if few == 1:
         reached = "The image is" if one else "One in ten images are"
-        sentences.append(
-            f"{reached} attacked successfully with a single flagged answer, the one to the image "
-            "itself: a limit on flagged answers does not prevent that."
-        )
+        single = "a single flagged answer, the one to the image itself"
+        text = f"{reached} attacked successfully with {single}"
+        sentences.append(f"{text}: a limit on flagged answers does not prevent that.")
     elif few is not None and few > 1:
+        most = "" if one else " on nine in ten images"
         sentences.append(
             f"A limit of {counted(int(few) - 1, 'flagged answer')} for related queries would have "
             f"stopped these attacks{most}. Which queries are related is up to you, and is not "
@@ -213,43 +183,39 @@ def notes(runs: AuditRuns, data: Mapping[str, Any]) -> list[str]:
     if images["given"] == wrong == 1:
         sentences.append("The model misclassifies the one image, which needs no attack.")
     elif wrong:
-        verbs = ("others need", "are") if wrong > 1 else ("other needs", "is")
-        sentences.append(
-            f"The model classifies {images['given'] - wrong} of "
-            f"{counted(images['given'], 'image')} correctly; the {verbs[0]} no attack and "
-            f"{verbs[1]} left out."
-        )
+        given = counted(images["given"], "image")
+        right = f"The model classifies {images['given'] - wrong} of {given} correctly"
+        rest = "others need no attack and are" if wrong > 1 else "other needs no attack and is"
+        sentences.append(f"{right}; the {rest} left out.")
     if images["measured"] == 1:
         sentences.append("There is one image only, so there are no shares and no intervals.")
-    elif images["measured"] and images["measured"] < 20:
-        sentences.append(
-            f"{images['measured']} images are few: intervals are wide, and quantiles of one in ten "
-            "depend on one or two images."
-        )
+    elif 1 < images["measured"] < 20:
+        few = f"{images['measured']} images are few: intervals are wide"
+        sentences.append(f"{few}, and quantiles of one in ten depend on one or two images.")
     if runs.left_out:
         names = ", ".join(
             f"{series.attack.name} at c* = {series.tariff.name} ({done} of {results.grid.width})"
             for series, done in runs.left_out
         )
         unfinished = "the image is not" if images["given"] == 1 else "not all images are"
-        sentences.append(
-            f"Not measured, because {unfinished} finished: {names}. Resume the audit to include "
-            "them; the costs can only become lower."
-        )
+        include = "Resume the audit to include them; the costs can only become lower."
+        sentences.append(f"Not measured, because {unfinished} finished: {names}. {include}")
     return sentences + failures(runs.runs) + result_notes(results)
 
 
-def commands(runs: AuditRuns) -> list[str]:
-    """Return the commands that resume an audit or report other criteria."""
+def commands(runs: AuditRuns, failed: int) -> list[str]:
+    """Return the commands that resume an audit, of which `failed` runs failed, or report other
+    criteria."""
     record, results = runs.results.record, runs.results
     folder = shlex.quote(str(results.folder))
     if record.made_by == "demo":
         return [demo_command(results, folder)]
     resume = [f"tollbox resume {folder}"] if runs.left_out else []
-    resume += [f"tollbox resume {folder} --failed"] if runs.failed else []
     if record.where == IN_PYTHON:
         call = f"tb.audit(..., out={str(results.folder)!r})  # with the same arguments"
         resume = [call] if runs.left_out else []
+    elif failed:
+        resume.append(f"tollbox resume {folder} --failed")
     return [
         *resume,
         f"tollbox audit --out {folder} --worth 10000  # report another worth; nothing is run",

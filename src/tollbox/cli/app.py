@@ -15,13 +15,21 @@ import importlib
 import sys
 from collections.abc import Callable, Sequence
 
-from cyclopts import App, CycloptsError, UnknownCommandError
+from cyclopts import App, CycloptsError, Parameter, UnknownCommandError
 
 from .. import __version__
 from ..errors import InputError, TollboxError, UnknownNameError
 from .interrupt import Terminated, ignore_signals
-from .output import FAILED, INTERRUPTED, MISTAKE, STOPPED, TERMINATED, safe_streams, say
-from .parsing import as_option
+from .output import (
+    FAILED,
+    INTERRUPTED,
+    MISTAKE,
+    STOPPED,
+    TERMINATED,
+    safe_streams,
+    say,
+    say_mistake,
+)
 
 COMMANDS = {
     "demo": "Audit the embedded model: what it costs to attack it, and a page, in about a minute.",
@@ -41,10 +49,11 @@ COMMANDS = {
 """The first sentence of each command, shown without importing it, in the order of use."""
 LIGHT = ("status", "presets", "theory")
 """Commands that do not need torch."""
+DEFAULTS = Parameter(negative="", show_choices=False)
+"""What all options have in common: no --no-NAME, and no list of choices in the help."""
 INSTALL = "--install-completion"
-FLAGS = ("--help", "--version", INSTALL)
-EPILOGUE = "Run `tollbox COMMAND --help` for the options of a command."
 INSTALL_TEXT = "Install shell completion for commands, options and presets."
+EPILOGUE = "Run `tollbox COMMAND --help` for the options of a command."
 
 
 def command_line(typed: str | None = None) -> App:
@@ -56,8 +65,8 @@ def command_line(typed: str | None = None) -> App:
         help_epilogue=None if typed in COMMANDS else EPILOGUE,
     )
     for place, (name, text) in enumerate(COMMANDS.items()):
-        own = name == typed
-        app.command(f"tollbox.cli.{name}:{name}", help=None if own else text, sort_key=place)
+        shown, function = None if name == typed else text, f"tollbox.cli.{name}:{name}"
+        app.command(function, help=shown, sort_key=place, default_parameter=DEFAULTS)
     app.register_install_completion_command(INSTALL, help=INSTALL_TEXT)
     return app
 
@@ -87,7 +96,8 @@ def _run(tokens: list[str], ready: Callable[[], None]) -> int:
         ready()
         return int(command(*bound.args, **bound.kwargs) or 0)
     except UnknownCommandError:  # its own text would import all commands
-        kind, known = ("option", FLAGS) if str(typed).startswith("-") else ("command", COMMANDS)
+        flags = ("--help", "--version", INSTALL)
+        kind, known = ("option", flags) if str(typed).startswith("-") else ("command", COMMANDS)
         say(str(UnknownNameError(kind, str(typed), known)))
         return MISTAKE
     except CycloptsError as error:
@@ -95,7 +105,7 @@ def _run(tokens: list[str], ready: Callable[[], None]) -> int:
         say(f"{error} See `tollbox {of}--help`.")
         return MISTAKE
     except InputError as error:
-        say(error.sentence(as_option))
+        say_mistake(error)
         return MISTAKE
     except TollboxError as error:
         say(str(error))

@@ -3,12 +3,12 @@
 1. All input is checked before the first query. A mistake is reported in one sentence, and nothing
    is written.
 2. Every answer is recorded in the output folder first, so that `tollbox resume` can continue.
-   Ctrl-C stops the run and saves what was reached; exit code 130 (SIGTERM: 143).
-3. If all runs that started failed, the first reason is reported; exit code 1.
+   Ctrl-C stops the run and saves what was reached.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,38 +16,34 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from ..core.metric import norm_of
 from ..errors import InputError, mention
 from .options import (
     FORCE_HELP,
     IMAGES,
     MODEL,
+    SECONDS_HELP,
     DtypeName,
     FileOrText,
     ModelOptions,
     NormName,
     PresetName,
-    flag,
+    numbers,
     option,
+    seconds,
 )
-from .parsing import numbers, price, seconds
 
 if TYPE_CHECKING:
     from ..studies.inputs import StudyInputs
-    from ..studies.specs import DetectorSpec, SurrogateSpec
     from ..studies.study import Study
-
-SLOW_IMPORTS = (".attack_files", ".study_run")
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class AttackOptions(ModelOptions):
-    """The options of `tollbox attack`."""
-
     model: Annotated[FileOrText, MODEL] = field()
     images: Annotated[Path, IMAGES] = field()
-    out: Annotated[Path, Parameter(help="Folder for the results: a new one, or an empty one.")]
+    out: Path
+    """Folder for the results: a new one, or an empty one."""
     dtype: Annotated[DtypeName | None, option("models", "dtype", metavar="DTYPE")] = None
     compile: Annotated[bool, option("models", "compile")] = False
     cuda_graphs: Annotated[bool, option("models", "cuda_graphs")] = False
@@ -55,7 +51,7 @@ class AttackOptions(ModelOptions):
     attack: Annotated[PresetName, option("attacks", "preset", metavar="PRESET")] = "a-hsja"
     surrogate: Annotated[
         tuple[FileOrText, ...],
-        option("attacks", "surrogate", metavar="NETWORK", negative="", show_default=False),
+        option("attacks", "surrogate", metavar="NETWORK", show_default=False),
     ] = ()
     surrogate_mean: Annotated[str | None, option("surrogate", "mean")] = None
     surrogate_std: Annotated[str | None, option("surrogate", "std")] = None
@@ -70,9 +66,9 @@ class AttackOptions(ModelOptions):
     detector: Annotated[str | None, option("detector", "source")] = None
     alarm_price: Annotated[float | None, option("detector", "alarm_price")] = None
     max_alarms: Annotated[int | None, option("detector", "max_alarms")] = None
-    time_limit: Annotated[float | None, Parameter(help="Seconds after which the run stops.")] = None
+    time_limit: Annotated[float | None, Parameter(help=SECONDS_HELP)] = None
     check: Annotated[bool, option("study", "check")] = False
-    force_workers: Annotated[bool, flag(FORCE_HELP)] = False
+    force_workers: Annotated[bool, Parameter(help=FORCE_HELP)] = False
 
 
 def attack(options: AttackOptions) -> int:
@@ -87,13 +83,15 @@ def attack(options: AttackOptions) -> int:
     from ..studies.events import Options
     from ..studies.inputs import load
     from .attack_files import finish
-    from .study_run import keeping, run_left, say_findings
+    from .output import say
+    from .study_run import keeping, run_left
 
     limit, force = seconds(options.time_limit), options.force_workers
     check_free(options.out)
     loaded = load(study_of(options))
     settings = _settings(options, loaded)
-    say_findings(create(loaded, options.out, "attack", settings=settings, force_workers=force))
+    for finding in create(loaded, options.out, "attack", settings=settings, force_workers=force):
+        say(f"Note: {finding}")
     how = Options(time_limit=limit, force_workers=force)
     with keeping(options.out):
         outcome, interruption = run_left(options.out, how, loaded)
@@ -102,115 +100,71 @@ def attack(options: AttackOptions) -> int:
 
 def study_of(options: AttackOptions) -> Study:
     """Return the study of one attack that the options describe."""
-    from ..studies.specs import AttackSpec, GoalSpec, Tariff
-    from ..studies.study import Study
+    from ..studies.specs import AttackSpec, DetectorSpec, SurrogateSpec, Tariff
 
-    limits: dict[str, Any] = {
-        name: math.inf if (value := getattr(options, name)) is None else value
-        for name in ("budget", "max_queries", "max_flagged")
-    }
-    return Study(
+    price: float | str = options.price
+    with contextlib.suppress(ValueError):  # the path of a CSV
+        price = float(price)
+    limits = options.given("prices")
+    limits = {name: math.inf if value is None else value for name, value in limits.items()}
+    _check_complete(options, "detector", "alarm_price", "max_alarms")
+    _check_complete(options, "surrogate", "surrogate_mean", "surrogate_std")
+    mean = numbers("surrogate_mean", options.surrogate_mean)
+    std = numbers("surrogate_std", options.surrogate_std)
+    networks, detector = options.surrogate, options.detector
+    surrogate = SurrogateSpec.of(*networks, mean=mean, std=std) if networks else None
+    terms = {name: each for name, each in options.given("detector").items() if each is not None}
+    return options.study(
+        "attack",
         name="attack",
-        where="tollbox attack",
-        images=options.images_spec(),
-        models=[
-            options.model_spec(
-                name="model",
-                quantize=options.quantize,
-                dtype=options.dtype,
-                compile=options.compile,
-                cuda_graphs=options.cuda_graphs,
-                tf32=options.tf32,
-            )
-        ],
-        attacks=[AttackSpec.of(options.attack, _surrogate(options))],
-        tariffs=[Tariff.of(price(options.price), **limits)],
+        attacks=[AttackSpec.of(options.attack, surrogate)],
+        tariffs=[Tariff.of(price, **limits)],
         seeds=[options.seed],
-        goal=GoalSpec(
-            target=options.target,
-            start=options.start,
-            flagged=options.flagged_classes,
-            mask=options.mask,
-        ),
-        norm=norm_of(options.norm),
-        detector=_detector(options),
-        device=options.device,
-        execution=options.execution(check=options.check),
+        detector=None if detector is None else DetectorSpec(detector, **terms),
         keep_images=True,
     )
 
 
-def _detector(options: AttackOptions) -> DetectorSpec | None:
-    from ..studies.specs import DetectorSpec
-
-    given = {name: getattr(options, name) for name in ("alarm_price", "max_alarms")}
-    given = {name: value for name, value in given.items() if value is not None}
-    if options.detector is not None:
-        return DetectorSpec(options.detector, **given)
-    for name in given:
-        raise InputError(
-            f"is given, and {mention('detector')} is not",
-            expected=f"a detector as {mention('detector')}, or neither",
-            input=name,
-        )
-    return None
-
-
-def _surrogate(options: AttackOptions) -> SurrogateSpec | None:
-    from ..studies.specs import SurrogateSpec
-
-    mean = numbers("surrogate_mean", options.surrogate_mean)
-    std = numbers("surrogate_std", options.surrogate_std)
-    if options.surrogate:
-        return SurrogateSpec.of(*options.surrogate, mean=mean, std=std)
-    if mean is not None or std is not None:
-        raise InputError(
-            f"is given, and {mention('surrogate')} is not",
-            expected="both, or neither",
-            input="surrogate_std" if mean is None else "surrogate_mean",
-        )
-    return None
+def _check_complete(options: AttackOptions, needed: str, *names: str) -> None:
+    """Raise InputError if one of the options is given without the one that they describe."""
+    for name in names if not getattr(options, needed) else ():
+        if getattr(options, name) is not None:
+            given = f"is given, and {mention(needed)} is not"
+            raise InputError(given, expected="both, or neither", input=name)
 
 
 def _settings(options: AttackOptions, loaded: StudyInputs) -> dict[str, Any]:
     """Return all that is needed to run the attack again, for ledger.json."""
     from ..studies.fingerprint import current_environment
 
-    study, [model], [tariff] = loaded.study, loaded.study.models, loaded.study.tariffs
-    prices, environment = tariff.prices, current_environment(loaded.device)
-    resizing, surrogate = loaded.images.resizing, loaded.surrogate(study.attacks[0])
-    classes = None if prices.classes is None else {str(k): v for k, v in prices.classes.items()}
+    study = loaded.study
+    [model], [spec], [tariff] = study.models, study.attacks, study.tariffs
+    resizing, surrogate = loaded.images.resizing, loaded.surrogate(spec)
     given = {
         name: str(value) if isinstance(value, Path) else value
         for name, value in vars(options).items()
         if name not in ("out", "force_workers", "surrogate_mean", "surrogate_std")
     }
+    network = surrogate and {
+        "source": list(options.surrogate),
+        "mean": options.surrogate_mean,
+        "std": options.surrogate_std,
+        "digest": surrogate.digest,
+    }
+    versions = asdict(current_environment(loaded.device))
+    del versions["device"]
     return {
         **given,
-        "attack": study.attacks[0].name,
-        "attack_parts": repr(loaded.attack(study.attacks[0])),
-        "surrogate": None
-        if surrogate is None
-        else {
-            "source": list(options.surrogate),
-            "mean": options.surrogate_mean,
-            "std": options.surrogate_std,
-            "digest": surrogate.digest,
-        },
+        "attack": spec.name,
+        "attack_parts": repr(loaded.attack(spec)),
+        "surrogate": network,
         "mask_digest": loaded.masks_digest,
-        "prices": {
-            "source": prices.source,
-            "other": prices.other,
-            "classes": classes,
-            "escalation": None if prices.escalation is None else asdict(prices.escalation),
-        },
+        "prices": asdict(tariff.prices),
         **asdict(tariff.limits),
         "model_sha256": loaded.file_digest(model),
         "running": dict(loaded.model_record(model).running),
         "classes": loaded.model(model).classes,
         "resizing": None if resizing is None else asdict(resizing),
         "device": str(loaded.device),
-        "versions": {
-            name: getattr(environment, name) for name in ("tollbox", "torch", "numpy", "python")
-        },
+        "versions": versions,
     }

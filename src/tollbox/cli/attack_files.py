@@ -1,7 +1,7 @@
 """The results of `tollbox attack`: adversarial.npz, PNGs, results.csv, ledger.json, and a table.
 
 They are written again, as a whole, whenever a run ends, and include what unfinished images had
-reached. The store in the same folder has all answers, so that an attack can be resumed.
+reached.
 
 1. `adversarial.npz` is lossless: the points as they were sent, for the images that have one.
 2. A PNG is the point rounded to 8 bits, which may lose it. So the model gets the rounded images
@@ -11,11 +11,11 @@ reached. The store in the same folder has all answers, so that an attack can be 
    and 0 if the model misclassifies the clean image (with a target, `inf` unless it answers the
    target); such an image has `already_misclassified` and neither a point nor a PNG.
 4. `ledger.json` has the settings of the run and, for each image, how often each label was answered
-   in each phase; costs follow from these. It is strict JSON: what is not finite is null.
+   in each phase; costs follow from these.
 5. A file that cannot be written does not prevent the others; the numbers come first, PNGs last.
 6. In the table that is printed, the median and the number of images without an adversarial point
-   are over the runs that were not cut short. A run that failed counts as failed, and one that the
-   time limit or Ctrl-C stopped as stopped early; what those had reached is a row of its own.
+   are over the runs that were not cut short. What runs had reached that the time limit or Ctrl-C
+   stopped is a row of its own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ import csv
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -47,11 +48,14 @@ from ..engine.batch import trial_batch_size
 from ..studies.events import Outcome
 from ..studies.inputs import StudyInputs
 from ..studies.results import StudyResults
-from . import hints
-from .output import FAILED, console, json_text, say
+from .output import console, json_text, page_hint, write
+from .status import infinite_median
+from .study_run import say_end
 
 PNG = re.compile(r"\d{4,}-(adversarial|lost|unknown)\.png")
 FILES = frozenset({"adversarial.npz", "results.csv", "ledger.json"})
+MOST_CLASSES = 3
+"""Maximum number of classes that are named."""
 
 
 def finish(folder: Path, outcome: Outcome, interruption: int, loaded: StudyInputs) -> int:
@@ -64,15 +68,9 @@ def finish(folder: Path, outcome: Outcome, interruption: int, loaded: StudyInput
     started = [result for result in outcome.unfinished.values() if result is not None]
     why = started[0].stop if started else Stop.INTERRUPTED  # also of those that did not start
     with StudyResults(folder) as store:
-        finished = {r.index: r for r in store.results()}
-        results = Results(
-            tuple(
-                finished.get(number)
-                or outcome.unfinished.get(number)
-                or Result.of(cell, number, why)
-                for number, cell in enumerate(cells)
-            )
-        )
+        known = outcome.unfinished | {result.index: result for result in store.results()}
+        each = (known.get(n) or Result.of(cell, n, why) for n, cell in enumerate(cells))
+        results = Results(tuple(each))
         settings, detector = dict(store.record.settings), store.record.detector
         unfinished = {text for r in results for text in r.warnings} - set(store.warnings)
         settings["warnings"] = store.warnings + sorted(unfinished)
@@ -83,78 +81,52 @@ def finish(folder: Path, outcome: Outcome, interruption: int, loaded: StudyInput
         with staged(folder, FILES | pngs, shared=True) as stage:
             with stage.writing():
                 size = trial_batch_size(model, study.execution.batch_size)
-                rounded = round_points(model, results, size, ask=not metered)
-                write_all(stage.folder, cells, results, rounded, settings, classes)
+                points = find_points(model, cells, results, size, ask=not metered)
+                write_all(stage.folder, cells, results, points, settings, classes)
             stage.commit()
-        lost = sum(still_adversarial(cells[i], point) is False for i, point in rounded.items())
+        lost = sum(point.adversarial is False for point in points.values())
         show_summary(results, settings, store, loaded, None if metered else lost)
-    return _exit_code(folder, results, outcome, interruption, classes)
-
-
-def _exit_code(
-    folder: Path, results: Results, outcome: Outcome, interruption: int, classes: tuple[str, ...]
-) -> int:
-    """Return the exit code; if it is not 0, print why."""
-    if interruption:
-        finished = sum(r.stop is not Stop.INTERRUPTED for r in results)
-        say(
-            f"Interrupted: {finished} of {len(results)} images were finished; what the others had "
-            f"reached is saved as well, in {folder}. Continue with `tollbox resume {folder}`."
-        )
-        return interruption
-    if outcome.diverged:
-        why = next(iter(outcome.diverged.values()))
-        say(
-            f"{len(outcome.diverged)} images cannot be replayed here: {why}. Restart them with "
-            f"`tollbox resume {folder} --rerun`."
-        )
-        return FAILED
-    if all_failed(results):
-        say(f"no run succeeded: {failures(results)}")
-        return FAILED
-    labels = sum((t for r in results for t in r.ledger.counts.values()), Counter[int]())
-    unfit = hints.unfit_model("the model", len(results), results.misclassified, labels, classes)
-    if unfit:
-        say(unfit)
-    if results.misclassified == len(results):
-        return FAILED
-    console().print(hints.page_hint(folder), soft_wrap=True)
-    return 0
+    return say_end(folder, outcome, interruption, page_hint(folder), table=False)
 
 
 @dataclass(frozen=True)
-class Rounded:
-    """An adversarial point at 8 bits per channel."""
+class Point:
+    """An adversarial point that the attack found."""
 
+    result: Result
+    sent: Tensor
+    """The point as it was sent."""
     pixels: Tensor
-    """(c, h, w), uint8."""
-    label: int | None
-    """The model's answer to it; None if it has none."""
+    """(c, h, w), uint8: the point at 8 bits per channel."""
+    adversarial: bool | None
+    """Whether the pixels are still adversarial; None if the model did not answer."""
+
+    @property
+    def png(self) -> str:
+        """The name of its PNG; empty unless it has 1, 3 or 4 channels."""
+        kind = {True: "adversarial", False: "lost", None: "unknown"}[self.adversarial]
+        return f"{self.result.index:04d}-{kind}.png" if len(self.pixels) in (1, 3, 4) else ""
 
 
-def round_points(
-    model: Model, results: Sequence[Result], batch_size: int, ask: bool
-) -> dict[int, Rounded]:
-    """Round the adversarial points to 8 bits, by index; with `ask`, get the model's answers."""
-    pixels = {
-        r.index: point.mul(255).round().to(torch.uint8) for r, point in _adversarial_points(results)
-    }
-    order = list(pixels)
-    labels: dict[int, int | None] = dict.fromkeys(order)
-    for first in range(0, len(order) if ask else 0, batch_size):
-        part = order[first : first + batch_size]
-        answers = _answers(model, torch.stack([pixels[i] for i in part]))
-        labels.update(zip(part, answers, strict=True))
-    return {i: Rounded(pixels[i], labels[i]) for i in order}
-
-
-def _adversarial_points(results: Sequence[Result]) -> list[tuple[Result, Tensor]]:
-    """Return the results with an adversarial point that the attack found, and the points."""
-    return [
-        (r, r.adversarial)
+def find_points(
+    model: Model, cells: Sequence[Cell], results: Sequence[Result], batch_size: int, ask: bool
+) -> dict[int, Point]:
+    """Return the adversarial points by index; with `ask`, the model gets them at 8 bits."""
+    found = [
+        (r, r.adversarial, r.adversarial.mul(255).round().to(torch.uint8))
         for r in results
-        if r.adversarial is not None and r.stop is not Stop.ALREADY_MISCLASSIFIED
+        if r.adversarial is not None and r.stop.attacked
     ]
+    labels: list[int | None] = []
+    for first in range(0, len(found) if ask else 0, batch_size):
+        part = [pixels for _, _, pixels in found[first : first + batch_size]]
+        labels += _answers(model, torch.stack(part))
+    points = {}
+    for (r, sent, pixels), label in zip(found, labels or [None] * len(found), strict=True):
+        aim = cells[r.index].aim
+        still = None if label is None else bool(aim.is_adversarial(np.array([label]))[0])
+        points[r.index] = Point(r, sent, pixels, still)
+    return points
 
 
 def _answers(model: Model, pixels: Tensor) -> list[int | None]:
@@ -171,56 +143,36 @@ def _answers(model: Model, pixels: Tensor) -> list[int | None]:
         return [_answers(model, pixels[i : i + 1])[0] for i in range(len(pixels))]
 
 
-def still_adversarial(cell: Cell, point: Rounded) -> bool | None:
-    """Return whether a point is still adversarial at 8 bits; None if the model did not answer."""
-    if point.label is None:
-        return None
-    return bool(cell.aim.is_adversarial(np.array([point.label]))[0])
-
-
 def write_all(
     folder: Path,
     cells: Sequence[Cell],
     results: Sequence[Result],
-    rounded: dict[int, Rounded],
-    settings: dict[str, Any],
+    points: Mapping[int, Point],
+    settings: Mapping[str, Any],
     classes: Sequence[str] = (),
 ) -> None:
-    """Try to write every file into `folder`, then raise the first error.
-
-    `classes` are the names of the classes, if they are known.
-    """
-    pngs = {i: _png_name(cells[i], i, point) for i, point in rounded.items()}
-    rows = [_row(cells[r.index], r, pngs, rounded, classes) for r in results]
+    """Write every file that can be written into `folder`, then raise an error if there was one."""
+    rows = [_row(cells[r.index], r, points.get(r.index), classes) for r in results]
     accounts = [_account(cells[r.index], r, classes) for r in results]
-    ledger = {"settings": settings, "images": accounts}
-    steps: list[Callable[[], None]] = [
-        lambda: _write_points(folder / "adversarial.npz", cells, results),
-        lambda: _write_table(folder / "results.csv", rows),
-        lambda: _write_ledger(folder / "ledger.json", ledger),
-        lambda: _write_pngs(folder, pngs, rounded),
-    ]
-    errors: list[Exception] = []
-    for step in steps:
-        try:
-            step()
-        except Exception as error:  # from the system, or a bug: write the others all the same
-            errors.append(error)
-    if errors:
-        raise errors[0]
+    ledger = json_text({"settings": settings, "images": accounts}, indent=1) + "\n"
+    with ExitStack() as steps:  # all of them run, the last one first, even if some fail
+        steps.callback(_write_pngs, folder, list(points.values()))
+        steps.callback((folder / "ledger.json").write_text, ledger, encoding="utf-8")
+        steps.callback(_write_table, folder / "results.csv", rows)
+        steps.callback(_write_points, folder / "adversarial.npz", cells, list(points.values()))
 
 
-def _write_points(file: Path, cells: Sequence[Cell], results: Sequence[Result]) -> None:
-    points = _adversarial_points(results)
+def _write_points(file: Path, cells: Sequence[Cell], points: Sequence[Point]) -> None:
+    results = [point.result for point in points]
     none = np.empty((0, *cells[0].image.shape), np.float32)
     np.savez(
         file,
-        images=torch.stack([point for _, point in points]).numpy() if points else none,
-        index=np.array([r.index for r, _ in points], np.int64),
-        labels=np.array([cells[r.index].label for r, _ in points], np.int64),
-        distance=np.array([r.distance for r, _ in points], np.float64),
-        cost=np.array([r.ledger.cost for r, _ in points], np.float64),
-        norm=np.array([str(r.norm) for r, _ in points], "U4"),
+        images=torch.stack([point.sent for point in points]).numpy() if points else none,
+        index=np.array([r.index for r in results], np.int64),
+        labels=np.array([cells[r.index].label for r in results], np.int64),
+        distance=np.array([r.distance for r in results], np.float64),
+        cost=np.array([r.ledger.cost for r in results], np.float64),
+        norm=np.array([str(r.norm) for r in results], "U4"),
     )
 
 
@@ -231,36 +183,19 @@ def _write_table(file: Path, rows: Sequence[dict[str, Any]]) -> None:
         table.writerows(rows)
 
 
-def _write_ledger(file: Path, values: dict[str, Any]) -> None:
-    file.write_text(json_text(values, indent=1) + "\n", encoding="utf-8")
-
-
-def _write_pngs(folder: Path, names: dict[int, str], rounded: dict[int, Rounded]) -> None:
+def _write_pngs(folder: Path, points: Sequence[Point]) -> None:
     from PIL import Image
 
-    for index, name in names.items():
-        if name:
-            array = rounded[index].pixels.permute(1, 2, 0).contiguous().numpy()
-            Image.fromarray(array[..., 0] if array.shape[2] == 1 else array).save(folder / name)
+    for point in points:
+        if point.png:
+            array = point.pixels.permute(1, 2, 0).contiguous().numpy()
+            image = Image.fromarray(array[..., 0] if array.shape[2] == 1 else array)
+            image.save(folder / point.png)
 
 
-def _png_name(cell: Cell, index: int, point: Rounded) -> str:
-    """Return the name of a point's PNG; empty unless it has 1, 3 or 4 channels."""
-    if len(point.pixels) not in (1, 3, 4):
-        return ""
-    kind = {True: "adversarial", False: "lost", None: "unknown"}[still_adversarial(cell, point)]
-    return f"{index:04d}-{kind}.png"
-
-
-def _row(
-    cell: Cell,
-    result: Result,
-    pngs: dict[int, str],
-    rounded: dict[int, Rounded],
-    classes: Sequence[str],
-) -> dict[str, Any]:
+def _row(cell: Cell, result: Result, point: Point | None, classes: Sequence[str]) -> dict[str, Any]:
     """Return a line of results.csv by column."""
-    ledger, point = result.ledger, rounded.get(result.index)
+    ledger = result.ledger
     first_queries, first_flagged = result.first_alarm or ("", "")
     return {
         "index": result.index,
@@ -275,8 +210,8 @@ def _row(
         "queries": ledger.queries,
         "flagged": ledger.flagged,
         "other": ledger.other,
-        "png": pngs.get(result.index, ""),
-        "png_adversarial": flag_text(None if point is None else still_adversarial(cell, point)),
+        "png": "" if point is None else point.png,
+        "png_adversarial": flag_text(None if point is None else point.adversarial),
         "norm": str(result.norm),
         "class": plain_text(class_name(cell.label, classes)),
         "alarms": ledger.alarms if result.detection is not None else "",
@@ -311,10 +246,6 @@ def _account(cell: Cell, result: Result, classes: Sequence[str]) -> dict[str, An
     }
 
 
-MOST_CLASSES = 3
-"""Maximum number of classes that are named."""
-
-
 def show_summary(
     results: Results,
     settings: Mapping[str, Any],
@@ -324,13 +255,49 @@ def show_summary(
 ) -> None:
     """Print the summary of an attack; `lost` points are no longer adversarial at 8 bits, None if
     the model was not asked."""
-    target, norm, classes = settings["target"], results[0].norm, loaded.images.class_names
-    flagged_set = ""
+    target, classes = settings["target"], loaded.images.class_names
+    title = f"{settings['attack']}, price {settings['price']}"
+    answer = "the source class"
+    if target is not None:
+        title += f", target {numbered(target, classes)}"
     if settings.get("flagged"):
-        flagged_set = results[0].ledger.goal.flagged_text(lambda label: numbered(label, classes))
-    goal = "" if target is None else f", target {numbered(target, classes)}"
-    goal += f", flagged {flagged_set}" if flagged_set else ""
-    goal += "" if settings.get("mask") is None else ", within a mask"
+        flagged = results[0].ledger.goal.flagged_text(lambda label: numbered(label, classes))
+        title += f", flagged {flagged}"
+        answer = "a flagged class"
+    if settings.get("mask") is not None:
+        title += ", within a mask"
+    table = Table("", title=Text(title), show_header=False)
+    table.add_column(justify="right")
+    for row in _summary(results, store, loaded, lost).items():
+        table.add_row(*row)
+    console().print(table)
+    write(*(f"Note: {warning}." for warning in settings["warnings"]))
+    write(*store.sizes, *settings["exactness"], *store.detector)
+    ended = [r for r in results.counted if not r.stop.cut_short]
+    without_point = Counter(r.stop for r in ended if math.isinf(r.distance))
+    hint = infinite_median(len(ended), without_point, results[0].norm)
+    if hint:
+        write(hint[:1].upper() + hint[1:])
+    if lost and settings["quantize"] != 8:
+        points = sum(r.adversarial is not None for r in results.counted)
+        write(
+            f"{lost} of {points} adversarial points are no longer adversarial when rounded to 8 "
+            "bits, as in a PNG. With --quantize 8 the attack works on 8-bit images."
+        )
+    no_start = sum(r.stop is Stop.NO_START for r in results)
+    if settings["start"] is not None and no_start:
+        if target is not None:
+            answer = f"another class than {numbered(target, classes)}"
+        write(f"{no_start} images have no start: the model answers {answer} to it.")
+    pngs = "PNGs, " if any(Path(store.folder).glob("[0-9]*.png")) else ""
+    write(f"Saved in {store.folder}: adversarial.npz, {pngs}results.csv, ledger.json.")
+
+
+def _summary(
+    results: Results, store: StudyResults, loaded: StudyInputs, lost: int | None
+) -> dict[str, str]:
+    """Return the rows of the table."""
+    classes, norm = loaded.images.class_names, results[0].norm
     ended = [r for r in results.counted if not r.stop.cut_short]
     early = [r for r in results.counted if r.stop.unfinished]
     queries = sum(r.ledger.queries for r in results)
@@ -339,8 +306,9 @@ def show_summary(
     if classes:
         labels = Counter(loaded.images.labels)
         named = [f"{class_words(k, classes)} {n}" for k, n in labels.most_common(MOST_CLASSES)]
-        more = len(labels) - len(named)
-        rows["classes"] = ", ".join([*named, *([f"{more} more"] if more else [])])
+        if len(labels) > len(named):
+            named.append(f"{len(labels) - len(named)} more")
+        rows["classes"] = ", ".join(named)
     rows["misclassified anyway"] = f"{results.misclassified}"
     rows["no adversarial point"] = f"{sum(math.isinf(r.distance) for r in ended)}"
     rows["failed"] = f"{results.failed}"
@@ -361,54 +329,13 @@ def show_summary(
         rows["first alarm, median query"] = first_query
         rows["flagged answers until then"] = first_flagged
         rows["benign sessions with an alarm"] = f"{panel.all.rate:.1%}"
-    surrogate = loaded.surrogate(loaded.study.attacks[0]) if store.record.shards == 1 else None
-    if surrogate is not None:  # the one that this process used
-        gradients = f"{surrogate.gradients:,} in {surrogate.seconds:.1f} s"
-        rows["gradients of the surrogate"] = gradients
-    title = f"{settings['attack']}, price {settings['price']}{goal}"
-    table = Table(title=Text(title), show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    for row in rows.items():
-        table.add_row(*row)
-    to = console()
-    to.print(table)
-    said = [f"Note: {warning}." for warning in settings["warnings"]]
-    said += [*store.sizes, *settings["exactness"], *store.detector]
-    without_point = Counter(r.stop for r in ended if math.isinf(r.distance))
-    points = sum(r.adversarial is not None for r in results.counted)
-    for hint in (
-        hints.infinite_median(len(ended), without_point, norm),
-        hints.lost_by_rounding(lost or 0, points, settings["quantize"]),
-    ):
-        said += [hint[:1].upper() + hint[1:]] if hint else []
-    no_start = sum(r.stop is Stop.NO_START for r in results)
-    if settings["start"] is not None and no_start:
-        answer = "a flagged class" if flagged_set else "the source class"
-        if target is not None:
-            answer = f"another class than {numbered(target, classes)}"
-        said.append(f"{no_start} images have no start: the model answers {answer} to it.")
-    if results.failed and not all_failed(results):
-        said.append(failures(results))
-    pngs = "PNGs, " if any(Path(store.folder).glob("[0-9]*.png")) else ""
-    said.append(f"Saved in {store.folder}: adversarial.npz, {pngs}results.csv, ledger.json.")
-    for sentence in said:
-        to.print(sentence, soft_wrap=True)
+    surrogate = loaded.surrogate(loaded.study.attacks[0])
+    if surrogate is not None and store.record.shards == 1:  # the one that this process used
+        seconds = f"{surrogate.seconds:.1f} s"
+        rows["gradients of the surrogate"] = f"{surrogate.gradients:,} in {seconds}"
+    return rows
 
 
 def _median(name: str, results: Sequence[Result]) -> dict[str, str]:
     median = f"{np.median([r.distance for r in results]):.4g}" if results else "-"
     return {f"{name} ({len(results)} images)": median}
-
-
-def all_failed(results: Results) -> bool:
-    """Return whether runs started, and all of those failed."""
-    return results.failed > 0 and not any(
-        r.ledger.queries > 0 for r in results.counted if not r.stop.failed
-    )
-
-
-def failures(results: Results) -> str:
-    """Return a sentence on how many runs failed, and why the first did."""
-    first = next(r for r in results if r.stop.failed)
-    return f"{results.failed} runs failed; the first, image {first.name}: {first.reason}"

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from .parsing import whole, within
+from .options import SEED_HELP, whole, within
 
 MODEL = "tollbox.models.stand_ins:convolutional"
 IMAGES = "tollbox.models.stand_ins:images"
@@ -23,30 +23,28 @@ STORE = ("shard-0.lock", *(f"shard-0.sqlite{end}" for end in ("", "-wal", "-shm"
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class DemoOptions:
-    """The options of `tollbox demo`."""
-
-    out: Annotated[Path, Parameter(help="Folder for the results.")] = Path("demo-output")
-    replace: Annotated[
-        bool, Parameter(help="Replace the output of an earlier demo.", negative="")
-    ] = False
+    out: Path = Path("demo-output")
+    """Folder for the results."""
+    replace: bool = False
+    """Replace the output of an earlier demo."""
     images: Annotated[int, Parameter(help="Number of images.", converter=whole)] = 20
-    seed: Annotated[int, Parameter(help="Seed of the random numbers.", converter=whole)] = 0
+    seed: Annotated[int, Parameter(help=SEED_HELP, converter=whole)] = 0
 
 
 def demo(options: DemoOptions = DemoOptions()) -> int:  # noqa: B008
     """Audit the embedded model: what it costs to attack it, and a page, in about a minute."""
-    from ..audits.audit import ANSWERS, PAGE, options_of, settings_of
+    from ..audits.audit import ANSWERS, PAGE
     from ..audits.criteria import Criteria
     from ..data.output import check_free
     from ..models import stand_ins
-    from ..studies.create import create
-    from .audit import AuditOptions, finish, prepared
-    from .output import console
-    from .study_run import keeping, run_left
+    from .audit import AuditOptions, run_audit
+    from .output import write
 
     files = {PAGE, ANSWERS, "report.html", *STORE}  # what an earlier demo may have left
     check_free(options.out, files, options.replace)
     within("images", options.images, 1, len(stand_ins.images()))
+    for name in files if options.replace else ():
+        (options.out / name).unlink(missing_ok=True)
     chosen = AuditOptions(
         out=options.out,
         model=MODEL,
@@ -56,14 +54,7 @@ def demo(options: DemoOptions = DemoOptions()) -> int:  # noqa: B008
         seed=options.seed,
         device="cpu",
     )
-    for name in files if options.replace else ():
-        (options.out / name).unlink(missing_ok=True)
-    suite, loaded = prepared(chosen, "embedded")
-    settings = settings_of(suite, loaded.images.images, Criteria(worth=WORTH))
-    create(loaded, options.out, "demo", settings=settings)
-    with keeping(options.out):
-        outcome, interruption = run_left(options.out, options_of(TIME_LIMIT), loaded)
-        code = finish(options.out, outcome, interruption, loaded)
+    code = run_audit(chosen, Criteria(worth=WORTH), TIME_LIMIT, "embedded", "demo")
     if code == 0:
-        console().print(f"Next, audit your own model: `{NEXT}`.", soft_wrap=True)
+        write(f"Next, audit your own model: `{NEXT}`.")
     return code

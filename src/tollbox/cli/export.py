@@ -10,42 +10,27 @@ from cyclopts import Parameter
 
 from ..data.tables import Format
 from ..errors import FileError, InputError
-from .options import FOLDER
+from .options import Folder
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ExportOptions:
-    """The options of `tollbox export`."""
-
-    out: Annotated[
-        Path | None,
-        Parameter(
-            help="Folder for the files. Default: export, in the study's folder; with --price, "
-            "export-price-PRICE; with --format parquet, export-parquet."
-        ),
-    ] = None
-    format: Annotated[
-        Format, Parameter(help="csv or parquet, which needs `pip install 'tollbox[parquet]'`.")
-    ] = "csv"
-    price: Annotated[
-        float | None,
-        Parameter(
-            help="c* to count the recorded answers with, instead of that of the run; or inf."
-        ),
-    ] = None
+    out: Path | None = None
+    """Folder for the files. Default: export, in the study's folder; with --price,
+    export-price-PRICE; with --format parquet, export-parquet."""
+    format: Annotated[Format, Parameter(show_choices=True)] = "csv"
+    """csv or parquet, which needs `pip install 'tollbox[parquet]'`."""
+    price: float | None = None
+    """c* to count the recorded answers with, instead of that of the run; or inf."""
 
 
-def export(
-    folder: Annotated[Path, FOLDER],
-    /,
-    options: ExportOptions = ExportOptions(),  # noqa: B008
-) -> int:
+def export(folder: Folder, /, options: ExportOptions = ExportOptions()) -> int:  # noqa: B008
     """Write a study's finished cells, their steps and its images as CSV or Parquet."""
     from ..data.output import staged
     from ..studies import export as tables
     from ..studies.results import StudyResults
-    from .output import console
+    from .output import write
 
     out = options.out or tables.export_folder(folder, options.price, options.format)
     if options.price is not None and not options.price >= 0:
@@ -58,12 +43,10 @@ def export(
             try:
                 tables.write_export(results, stage.folder, options.price, options.format)
             except OSError as error:  # nothing is left behind, so the command can be repeated
-                raise FileError(
-                    f"{out} cannot be written: {error.strerror or error}. Nothing was saved.",
-                    input="out",
-                ) from None
+                given = f"{out} cannot be written: {error.strerror or error}. Nothing was saved."
+                raise FileError(given, input="out") from None
             stage.commit()
         done = len(results)
     names = ", ".join(sorted(tables.files_of(options.format)))
-    console().print(f"{done} cells are in {out}: {names}.", soft_wrap=True)
+    write(f"{done} cells are in {out}: {names}.")
     return 0

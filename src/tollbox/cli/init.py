@@ -14,15 +14,14 @@ import os
 from collections import Counter
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from ..core.execution import Execution
 from ..data.tables import kind_of, shortened
 from ..errors import FileError, InputError, mention
-from .options import InputOptions, flag, option
-from .output import console
+from .options import InputOptions, option
+from .output import command, free_folder, write
 
 if TYPE_CHECKING:
     from ..data.images import ImageSet
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from ..studies.specs import ImagesSpec, ModelSpec
     from ..studies.template import Template
 
-SLOW_IMPORTS = ("..studies.inputs", "..studies.template")
 MOST_IMAGES = 200
 """Maximum number of images of a study by default."""
 MOST_CLASSES = 5
@@ -41,11 +39,11 @@ LIMIT_HELP = f"Use only the first N images. Default: {MOST_IMAGES} if there are 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class InitOptions(InputOptions):
-    """The options of `tollbox init`."""
-
     limit: Annotated[int | None, option("images", "limit", help=LIMIT_HELP)] = None
-    out: Annotated[Path, Parameter(help="The file to write.")] = Path("study.toml")
-    replace: Annotated[bool, flag("Replace a file that `tollbox init` wrote.")] = False
+    out: Path = Path("study.toml")
+    """The file to write."""
+    replace: bool = False
+    """Replace a file that `tollbox init` wrote."""
 
 
 def init(options: InitOptions = InitOptions()) -> int:  # noqa: B008
@@ -57,7 +55,6 @@ def init(options: InitOptions = InitOptions()) -> int:  # noqa: B008
     from ..data.output import replace_file
     from ..studies.study import Study
     from ..studies.template import Template
-    from . import hints
 
     out = options.out
     _check_out(out, options.replace)
@@ -68,13 +65,10 @@ def init(options: InitOptions = InitOptions()) -> int:  # noqa: B008
     else:
         template = _found(options, options.model, options.images)
         said = f"{out} is written. {template.about_images} {template.about_model}"
-    text = template.text
-    Study.from_text(text, out.parent, str(out), files=options.model is not None)
-    replace_file(out, text)
-    steps = [hints.command("run", out, "--dry-run")]
-    steps.append(hints.command("run", out, "--out", hints.free_folder()))
-    for line in (f"{said} Next:", *(f"  {step}" for step in steps)):
-        console().print(line, soft_wrap=True)
+    Study.from_text(template.text, out.parent, str(out), files=options.model is not None)
+    replace_file(out, template.text)
+    write(f"{said} Next:", f"  {command('run', out, '--dry-run')}")
+    write(f"  {command('run', out, '--out', free_folder())}")
     return 0
 
 
@@ -87,31 +81,26 @@ def _check_out(out: Path, replace: bool) -> None:
     if kind == "folder":
         raise InputError(f"{out} is a folder", expected="the name of a file", input="out")
     if kind_of(out.parent, str(out.parent), input="out") != "folder":
-        raise InputError(
-            f"is {out}, and there is no folder {out.parent}", remedy="make it first", input="out"
-        )
+        given = f"is {out}, and there is no folder {out.parent}"
+        raise InputError(given, remedy="make it first", input="out")
     if replace:
         check_replaceable(out, MARK.encode())
     elif kind != "nothing" or os.path.islink(out):
-        raise InputError(
-            f"{out} already exists",
-            remedy=f"give another name with {mention('out')}, or {mention('replace')} if "
-            "`tollbox init` wrote it",
-            input="out",
-        )
+        other = f"give another name with {mention('out')}"
+        remedy = f"{other}, or {mention('replace')} if `tollbox init` wrote it"
+        raise InputError(f"{out} already exists", remedy=remedy, input="out")
 
 
 def _check_neither(options: InitOptions) -> None:
     """Raise InputError if an option is given, but not both a model and images."""
+    both = f"both {mention('model')} and {mention('images')}"
+    missing = "images" if options.images is None else "model"
     for each in fields(options):
         given = getattr(options, each.name) != each.default
         if given and each.name not in ("out", "replace"):
-            raise InputError(
-                f"is not given, and {mention(each.name)} is",
-                expected=f"both {mention('model')} and {mention('images')}, or neither for a "
-                "template",
-                input="images" if options.images is None else "model",
-            )
+            said = f"is not given, and {mention(each.name)} is"
+            expected = f"{both}, or neither for a template"
+            raise InputError(said, expected=expected, input=missing)
 
 
 def _found(options: InitOptions, source: str, path: Path) -> Template:
@@ -119,24 +108,21 @@ def _found(options: InitOptions, source: str, path: Path) -> Template:
     from ..studies.images import images_digest, take
     from ..studies.inputs import load
     from ..studies.specs import AttackSpec, Tariff
-    from ..studies.study import Study
     from ..studies.template import ATTACKS, BUDGET, PRICES, Template
 
     folder = options.out.parent
     images = options.images_spec(limit=MOST_IMAGES + 1 if options.limit is None else options.limit)
     model = options.model_spec()
-    loaded = load(
-        Study(
-            name="study",
-            where="tollbox init",
-            folder=folder,
-            images=images,
-            models=[model],
-            attacks=[AttackSpec.of(preset) for preset in ATTACKS],
-            tariffs=[Tariff.of(price, budget=BUDGET) for price in PRICES],
-            execution=Execution(metered=options.metered),
-        )
+    study = options.study(
+        "init",
+        name="study",
+        folder=folder,
+        images=images,
+        models=[model],
+        attacks=[AttackSpec.of(preset) for preset in ATTACKS],
+        tariffs=[Tariff.of(price, budget=BUDGET) for price in PRICES],
     )
+    loaded = load(study)
     more = options.limit is None and len(loaded.images) > MOST_IMAGES
     limit = MOST_IMAGES if more else options.limit
     used = take(loaded.images, range(MOST_IMAGES)) if more else loaded.images
@@ -144,11 +130,10 @@ def _found(options: InitOptions, source: str, path: Path) -> Template:
     seen = {name: each and _seen_from(folder, each, name) for name, each in paths.items()}
     if images.function is not None:
         seen["path"] = Path(images.function)
-    given: dict[str, Any] = {**images.values(), **seen, "limit": limit}
     return Template(
         options.out.name,
         top={"metered": options.metered or None},
-        images=given,
+        images={**images.values(), **seen, "limit": limit},
         model={**model.values(), "name": None, "source": _model_from(folder, source)},
         about_images=_images_in_words(images, used, limit),
         about_model=_model_in_words(loaded, model),
@@ -161,9 +146,8 @@ def _seen_from(folder: Path, path: Path, input: str) -> Path:
     try:
         str(path).encode()
     except UnicodeEncodeError:
-        raise FileError(
-            f"{path} is a name that is not UTF-8", expected="one that a file can hold", input=input
-        ) from None
+        given = f"{path} is a name that is not UTF-8"
+        raise FileError(given, expected="one that a file can hold", input=input) from None
     start = os.path.realpath(folder)
     last = "" if path.name == ".." else path.name  # follow links in the path, except the last
     there = Path(os.path.realpath(path.parent if last else path), last)
@@ -196,7 +180,8 @@ def _images_in_words(spec: ImagesSpec, used: ImageSet, limit: int | None) -> str
     channels, height, width = used.images.shape[1:]
     labels = Counter(used.labels).most_common()
     named = [f"{n} of {class_words(k, used.class_names)}" for k, n in sorted(labels[:MOST_CLASSES])]
-    named += [f"{len(labels) - len(named)} more"] if len(labels) > len(named) else []
+    if len(labels) > len(named):
+        named.append(f"{len(labels) - len(named)} more")
     folders = ", which are its folders" if is_folder and spec.labels is None else ""
     text = (
         f"{first}{len(used)}{of} images, {width} x {height} pixels of {channels} "
@@ -211,7 +196,7 @@ def _images_in_words(spec: ImagesSpec, used: ImageSet, limit: int | None) -> str
 
 def _model_in_words(loaded: StudyInputs, spec: ModelSpec) -> str:
     """Return sentences on the model, and on whether it classifies the first images correctly."""
-    from .hints import WHAT_TO_CHECK
+    from .study_run import WHAT_TO_CHECK
 
     model = loaded.model(spec)
     own = model.preprocessing

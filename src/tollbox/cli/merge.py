@@ -17,13 +17,10 @@ def merge(out: Annotated[Path, OUT], /, *folders: Annotated[Path, PARTS]) -> int
     You can read, resume and report the new folder like any other. The parts stay as they are.
     """
     from ..studies.merge import merge_parts
-    from .output import console
+    from .output import write
 
     with merge_parts(out, folders) as results:
         done, total = len(results), results.record.cells
     rest = "" if done == total else f" Resume with `tollbox resume {out}`."
-    console().print(
-        f"{out} has the {len(folders)} parts: {done} of {total} cells are finished.{rest}",
-        soft_wrap=True,
-    )
+    write(f"{out} has the {len(folders)} parts: {done} of {total} cells are finished.{rest}")
     return 0

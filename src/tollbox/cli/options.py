@@ -1,7 +1,7 @@
 """Options that several commands have, each declared once.
 
 1. The options of `attack`, `audit` and `init` that a study file has as keys take their help from
-   the schema (`studies/schema.py`).
+   the schema (`studies/schema.py`). The help of any other option is the text below its field.
 2. A type that a shell can complete is a union with str, which accepts any text: tollbox reports
    what is wrong with it, with the closest name. The shell offers what the other side of the union
    lists.
@@ -9,31 +9,47 @@
 4. Annotations are not postponed: cyclopts resolves those of a subclass in the subclass's module.
 """
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 
 from ..attacks.presets import PRESETS, WITH_SURROGATE
 from ..core.execution import Execution
 from ..core.metric import Metric
 from ..core.validation import DTYPES
 from ..data.classes import flagged_classes
-from ..data.resizing import INTERPOLATIONS
+from ..data.resizing import INTERPOLATIONS, Side
+from ..data.tables import shortened
+from ..errors import InputError, UnknownNameError
 from ..report import DistanceRule
 from ..studies.kinds import FLAG, MEAN, RATIO, STD
-from ..studies.schema import ALL, find
-from .parsing import numbers, side, whole
+from ..studies.schema import ALL, find, keys
 
 if TYPE_CHECKING:
     from ..studies.specs import ImagesSpec, ModelSpec
+    from ..studies.study import Study
+
+
+Choice = TypeVar("Choice", bound=StrEnum)
 
 
 def offered(names: Iterable[str]) -> Any:
     """Return the type of a text for which a shell offers these names."""
     return Literal[tuple(map(str, names))] | str
+
+
+def whole(kind: Any, tokens: Sequence[Token]) -> int:  # noqa: ARG001
+    """Convert a whole number for cyclopts; never round."""
+    text = tokens[0].value
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"it is {shortened(text)!r}: expected a whole number.") from None
 
 
 if TYPE_CHECKING:
@@ -52,9 +68,10 @@ else:
     FileOrText = str | Path
 
 
-FOLDER = Parameter(help="The folder of the results: the one that was --out.")
-CHECK_HELP = find(ALL["study"], "check").help
+Folder = Annotated[Path, Parameter(help="The folder of the results: the one that was --out.")]
 FORCE_HELP = "Start as many processes as `workers` says, even if there are fewer cores."
+SECONDS_HELP = "Seconds after which the run stops."
+SEED_HELP = "Seed of the random numbers."
 
 
 def option(table: str | type, name: str, **settings: Any) -> Parameter:
@@ -62,15 +79,10 @@ def option(table: str | type, name: str, **settings: Any) -> Parameter:
     key = find(ALL[table] if isinstance(table, str) else table, name)
     if key.kind.is_whole:
         settings["converter"] = whole
-    if key.kind is FLAG and key.default is not None:
-        settings["negative"] = ""
+    if key.kind is FLAG and key.default is None:
+        settings["negative"] = None  # so that there is --no-NAME as well
     hyphen = key.kind in (MEAN, STD, RATIO)
-    given = {"help": key.help, "show_choices": False, "allow_leading_hyphen": hyphen, **settings}
-    return Parameter(**given)
-
-
-def flag(text: str) -> Parameter:
-    return Parameter(help=text, negative="")
+    return Parameter(**{"help": key.help, "allow_leading_hyphen": hyphen, **settings})
 
 
 MODEL = option("models", "source", metavar="MODEL")
@@ -95,26 +107,43 @@ class InputOptions:
     std: Annotated[str | None, option("models", "std")] = None
     metered: Annotated[bool, option("study", "metered")] = False
 
+    def given(self, table: str) -> dict[str, Any]:
+        """Return the values of the keys of a table that are options of the command."""
+        names = [key.name for key in keys(ALL[table])]
+        return {name: getattr(self, name) for name in names if hasattr(self, name)}
+
     def images_spec(self, **changes: Any) -> "ImagesSpec":
         """Return the images that the options describe, with some fields changed."""
         from ..studies.specs import ImagesSpec
 
-        given: dict[str, Any] = {
-            "labels": self.labels,
-            "limit": self.limit,
-            "resize": side("resize", self.resize),
-            "crop": side("crop", self.crop),
-            "interpolation": self.interpolation,
-            "names": self.names,
-        }
-        return ImagesSpec.of(str(self.images), **given | changes)
+        sides = {name: side(name, getattr(self, name)) for name in ("resize", "crop")}
+        return ImagesSpec.of(str(self.images), **self.given("images") | sides | changes)
 
-    def model_spec(self, **settings: Any) -> "ModelSpec":
-        """Return the model that the options describe, with further settings."""
+    def model_spec(self, name: str = "") -> "ModelSpec":
+        """Return the model that the options describe; its name is that of the source by default."""
         from ..studies.specs import ModelSpec
 
-        mean, std = numbers("mean", self.mean), numbers("std", self.std)
-        return ModelSpec.of(str(self.model), mean=mean, std=std, **settings)
+        numbers_of = {each: numbers(each, getattr(self, each)) for each in ("mean", "std")}
+        return ModelSpec.of(str(self.model), name=name, **self.given("models") | numbers_of)
+
+    def study(self, command: str, **settings: Any) -> "Study":
+        """Return the study that the options describe; `settings` are fields that they do not."""
+        from ..studies.specs import GoalSpec
+        from ..studies.study import Study
+
+        goal, top = self.given("goal"), self.given("study")
+        if goal.get("flagged") is not None:
+            goal["flagged"] = flagged_classes(goal["flagged"])
+        execution = {name: top[name] for name in top if name in Execution.__dataclass_fields__}
+        described: dict[str, Any] = {
+            "images": self.images_spec(),
+            "models": [self.model_spec("model")],
+            "goal": GoalSpec(**goal),
+            "execution": Execution(**execution),
+            "norm": Metric(top.get("norm", "l2")),
+            "device": top.get("device"),
+        }
+        return Study(where=f"tollbox {command}", **described | settings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,50 +152,72 @@ class ModelOptions(InputOptions):
 
     quantize: Annotated[int | None, option("models", "quantize")] = None
     flagged: Annotated[Path | None, option("goal", "flagged")] = None
-    seed: Annotated[int, Parameter(help="Seed of the random numbers.", converter=whole)] = 0
+    seed: Annotated[int, Parameter(help=SEED_HELP, converter=whole)] = 0
     device: Annotated[str | None, option("study", "device")] = None
     batch_size: Annotated[int | None, option("study", "batch_size")] = None
     workers: Annotated[int, option("study", "workers")] = 1
     exact: Annotated[bool, option("study", "exact")] = False
-
-    def execution(self, **settings: Any) -> Execution:
-        """Return how the models are run, with further settings."""
-        return Execution(
-            batch_size=self.batch_size,
-            workers=self.workers,
-            metered=self.metered,
-            exact=self.exact,
-            **settings,
-        )
-
-    @property
-    def flagged_classes(self) -> frozenset[int] | None:
-        return None if self.flagged is None else flagged_classes(self.flagged)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunningOptions:
     """How a study is run; none of these changes a result."""
 
-    time_limit: Annotated[float | None, Parameter(help="Seconds after which the run stops.")] = None
-    force_workers: Annotated[
-        bool,
-        flag(FORCE_HELP),
-    ] = False
-    ray: Annotated[
-        list[str] | None,
-        Parameter(
-            help="Run on a Ray cluster, at ADDRESS (host:port). Default: that of RAY_ADDRESS, or a "
-            "new one on this machine.",
-            negative="",
-            consume_multiple=(0, 1),
-        ),
-    ] = None
-    ray_workers: Annotated[
-        int | None,
-        Parameter(help="Number of workers. Default: as many as the cluster has room for."),
-    ] = None
-    ray_gpus: Annotated[
-        float | None,
-        Parameter(help="GPUs per worker, such as 0.5. Default: 1 if the study runs on a GPU."),
-    ] = None
+    time_limit: Annotated[float | None, Parameter(help=SECONDS_HELP)] = None
+    force_workers: Annotated[bool, Parameter(help=FORCE_HELP)] = False
+    ray: Annotated[list[str] | None, Parameter(consume_multiple=(0, 1))] = None
+    """Run on a Ray cluster, at ADDRESS (host:port). Default: that of RAY_ADDRESS, or a new one on
+    this machine."""
+    ray_workers: int | None = None
+    """Number of workers. Default: as many as the cluster has room for."""
+    ray_gpus: float | None = None
+    """GPUs per worker, such as 0.5. Default: 1 if the study runs on a GPU."""
+
+
+# -- values from text -----------------------------------------------------------------------------
+
+
+def within(name: str, value: float | None, least: float, most: float = math.inf) -> None:
+    """Raise InputError unless the value is None or from `least` to `most`."""
+    if value is not None and not least <= value <= most:
+        expected = f"{least} or more" if math.isinf(most) else f"{least} to {most}"
+        raise InputError(f"is {value}", expected=expected, input=name)
+
+
+def chosen(names: type[Choice], kind: str, text: str) -> Choice:
+    """Return the name that a text is; raise UnknownNameError if it is none."""
+    if text not in list(names):
+        raise UnknownNameError(kind, text, list(names))
+    return names(text)
+
+
+def seconds(value: float | None) -> float:
+    """Return a time limit; infinite for None."""
+    if value is not None and not value > 0:
+        raise InputError(f"is {value:g}", expected="seconds, more than 0", input="time_limit")
+    return math.inf if value is None else value
+
+
+def numbers(name: str, text: str | None) -> tuple[float, ...] | None:
+    """Return the numbers of '0.5' or '0.485,0.456,0.406'."""
+    if text is None:
+        return None
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        expected = "a number, or numbers separated by commas, one per channel"
+        raise InputError(f"is {text!r}", expected=expected, input=name) from None
+
+
+def side(name: str, text: str | None) -> Side | None:
+    """Return the length of '224', or the height and width of '48,192'."""
+    if text is None:
+        return None
+    try:
+        lengths = [int(part) for part in text.split(",")]
+    except ValueError:
+        lengths = []
+    if len(lengths) not in (1, 2):
+        expected = "a whole number, or a height and a width separated by a comma"
+        raise InputError(f"is {shortened(text)!r}", expected=expected, input=name)
+    return lengths[0] if len(lengths) == 1 else (lengths[0], lengths[1])

@@ -11,26 +11,26 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, TextIO, cast
 
 from cyclopts import Parameter
 from rich.console import Console
 
 from ..data.tables import utf8
+from ..errors import InputError
 
-FAILED = 1
-"""A failure that is not the user's mistake."""
-MISTAKE = 2
-INTERRUPTED = 130
-"""Ctrl-C."""
-TERMINATED = 143
-"""SIGTERM."""
-STOPPED = frozenset({INTERRUPTED, TERMINATED})
+FAILED, MISTAKE = 1, 2
+"""Exit codes of a failure that is not the user's mistake, and of one that is."""
+INTERRUPTED, TERMINATED = STOPPED = 130, 143
+"""Exit codes of Ctrl-C and SIGTERM."""
 
 
 class Stream:
@@ -43,7 +43,8 @@ class Stream:
 
     def write(self, text: str) -> int:
         with self._caught():
-            self._stream.write(encodable(text, self._stream.encoding or "utf-8"))
+            encoding = self._stream.encoding or "utf-8"
+            self._stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
         return len(text)
 
     def flush(self) -> None:
@@ -83,14 +84,39 @@ def safe_streams() -> Iterator[Stream]:
             sys.stdout, sys.stderr = before
 
 
-def encodable(text: str, encoding: str = "utf-8") -> str:
-    """Return the text, with backslashes for what the encoding lacks."""
-    return text.encode(encoding, "backslashreplace").decode(encoding)
-
-
 def console(stderr: bool = False) -> Console:
     """Return a console that prints text unchanged."""
     return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+
+
+def write(*lines: str) -> None:
+    """Print lines on stdout; a terminal wraps them."""
+    for line in lines:
+        console().print(line, soft_wrap=True)
+
+
+def command(*words: str | Path) -> str:
+    """Return a command with its words quoted for a shell."""
+    return shlex.join(["tollbox", *map(str, words)])
+
+
+def free_folder() -> Path:
+    """Return the name of a folder for results that does not exist yet."""
+    names = (f"results-{number}" if number > 1 else "results" for number in itertools.count(1))
+    return next(Path(name) for name in names if not os.path.lexists(name))
+
+
+def page_hint(folder: Path) -> str:
+    """Return how to look at results."""
+    return f"Make a page of the results with `{command('report', folder)}`."
+
+
+def clock(seconds: float) -> str:
+    """Return a time as hours, minutes and seconds: 0:08:30; - if it is not known."""
+    if not math.isfinite(seconds):
+        return "-"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
 
 
 def say(message: str) -> None:
@@ -98,7 +124,16 @@ def say(message: str) -> None:
     console(stderr=True).print(f"tollbox: {' '.join(message.split())}", soft_wrap=True)
 
 
-JSON = Parameter(help="Print one JSON object instead.", negative="")
+OPTIONS = {"path": "--images", "prices": "--price"}
+"""Options that are not called like the argument."""
+
+
+def say_mistake(error: InputError) -> None:
+    """Print what is wrong with an argument, which is called like its option: --batch-size."""
+    say(error.sentence(lambda name: OPTIONS.get(name, f"--{name.replace('_', '-')}")))
+
+
+JSON = Parameter(help="Print one JSON object instead.")
 
 
 def strict(value: Any) -> Any:
@@ -114,7 +149,3 @@ def strict(value: Any) -> Any:
 
 def json_text(value: Mapping[str, Any], indent: int = 2) -> str:
     return json.dumps(strict(value), indent=indent, allow_nan=False)
-
-
-def print_json(value: Mapping[str, Any]) -> None:
-    console().print(json_text(value), soft_wrap=True)

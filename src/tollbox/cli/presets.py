@@ -12,13 +12,10 @@ from ..attacks.presets import PRESETS, WITH_SURROGATE, Preset
 from ..data.tables import shortened
 from ..errors import InputError
 from .options import PresetName
-from .output import JSON, console, print_json
+from .output import JSON, json_text, write
 
-FILTER = Parameter(
-    help="Words to look for in a preset's name, family, source or method.",
-    metavar="WORD",
-    show_choices=False,
-)
+HELP = "Words to look for in a preset's name, family, source or method."
+FILTER = Parameter(help=HELP, metavar="WORD")
 
 
 def presets(*words: Annotated[PresetName, FILTER], json: Annotated[bool, JSON] = False) -> int:
@@ -31,41 +28,35 @@ def presets(*words: Annotated[PresetName, FILTER], json: Annotated[bool, JSON] =
         names = [preset.name for preset in known]
         near = difflib.get_close_matches(given.casefold(), names, n=3, cutoff=0.4)
         meant = f"did you mean {' or '.join(map(repr, near))}?"
-        raise InputError(
-            f"no preset matches {shortened(given)!r}",
-            remedy=meant if near else "`tollbox presets` lists all",
-        )
+        remedy = meant if near else "`tollbox presets` lists all"
+        raise InputError(f"no preset matches {shortened(given)!r}", remedy=remedy)
     listed.sort(key=lambda preset: families.index(preset.family))
     if json:
-        print_json(
+        found = [
             {
-                "presets": [
-                    {
-                        "name": preset.name,
-                        "family": preset.family,
-                        "method": preset.method.words,
-                        "kind": preset.method.kind,
-                        "parts": preset.parts,
-                        "source": preset.source,
-                        "norms": preset.norms,
-                        "surrogate": preset.needs_surrogate,
-                    }
-                    for preset in listed
-                ]
+                "name": preset.name,
+                "family": preset.family,
+                "method": preset.method.words,
+                "kind": preset.method.kind,
+                "parts": preset.parts,
+                "source": preset.source,
+                "norms": preset.norms,
+                "surrogate": preset.needs_surrogate,
             }
-        )
+            for preset in listed
+        ]
+        write(json_text({"presets": found}))
         return 0
-    to, width = console(), max(len(preset.name) for preset in known)
+    width = max(len(preset.name) for preset in known)
     groups: dict[tuple[str, str], list[Preset]] = defaultdict(list)
     for preset in listed:
         groups[preset.family, preset.source].append(preset)
     for (family, source), group in groups.items():
-        to.print(f"{family} ({source})", soft_wrap=True)
-        for preset in group:
-            to.print(f"  {preset.name:{width}}  {preset.parts}", soft_wrap=True)
+        write(f"{family} ({source})")
+        write(*(f"  {preset.name:{width}}  {preset.parts}" for preset in group))
     needing = [preset.name for preset in listed if preset.needs_surrogate]
     if needing:
-        to.print(f"{', '.join(needing)} needs a network: set --surrogate.", soft_wrap=True)
+        write(f"{', '.join(needing)} needs a network: set --surrogate.")
     return 0
 
 

@@ -15,7 +15,7 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,7 +29,7 @@ from ..studies.events import CellEnded, Event, WorkerLost, WorkerProgress
 from ..studies.results import StudyResults
 from ..studies.status import counts_in_median
 from ..workers.executors import OnLoss
-from .output import FAILED, say
+from .output import FAILED, clock, say
 
 LOG_SECONDS = 10.0
 REDRAW_SECONDS = 0.2
@@ -100,14 +100,12 @@ class Pace:
         return (self._total - work) * (now - then) / (work - before)
 
 
+def _joined(parts: Sequence[str]) -> str:
+    return ", ".join(part for part in parts if part)
+
+
 def _percent(share: float) -> str:
     return f"{math.floor(100 * share)} %"
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d} left" if hours else f"{minutes}:{rest:02d} left"
 
 
 class StudyProgress:
@@ -122,12 +120,11 @@ class StudyProgress:
     ) -> None:
         """Set `failed` if failed cells run again."""
         self._console, self._clock = console, clock
-        self._series = [
-            _SeriesProgress(s.name, s.cells, s.norm, s.done - s.failed)
-            if failed
-            else _SeriesProgress(s.name, s.cells, s.norm, s.done, s.failed)
-            for s in results.status()
-        ]
+        self._series = []
+        for each in results.status():
+            again = each.failed if failed else 0
+            done, kept = each.done - again, each.failed - again
+            self._series.append(_SeriesProgress(each.name, each.cells, each.norm, done, kept))
         for end in results.finished():
             if counts_in_median(end.stop):
                 self._series[results.grid.series_of(end.cell)].distances.append(end.distance)
@@ -178,9 +175,11 @@ class StudyProgress:
                     series.queries[event.worker] = event.queries[number]
         elif isinstance(event, CellEnded):
             self._ended(event)
-        left = self._pace.left(self._clock(), self._work)
-        if self._clock() >= self._next:
-            self._show(left)
+        now = self._clock()
+        left = self._pace.left(now, self._work)
+        if now >= self._next:
+            self._next = now + (REDRAW_SECONDS if self._live else LOG_SECONDS)
+            self._show(now, left)
 
     def _ended(self, event: CellEnded) -> None:
         series = self._series[event.series]
@@ -191,37 +190,24 @@ class StudyProgress:
             series.distances.append(event.distance)
         if series.done >= series.cells and self._live is None:
             name, *others = series.columns()
-            self._log(f"{name}: {', '.join(part for part in others if part)}")
+            self._console.print(f"{name}: {_joined(others)}", soft_wrap=True)
 
-    def _total(self, left: float | None) -> str:
-        done = sum(series.done for series in self._series)
+    def _show(self, now: float, left: float | None) -> None:
         queries = sum(sum(series.queries.values()) for series in self._series)
-        rate = queries / max(1e-3, self._clock() - self._began)
-        parts = [
-            f"total: {done}/{self._cells} cells",
+        total = [
+            f"total: {sum(series.done for series in self._series)}/{self._cells} cells",
             f"{_percent(self._work / self._cells)} of the work",
-            f"{rate:,.0f} queries/s",
-            "" if left is None else f"about {_clock(left)}",
+            f"{queries / max(1e-3, now - self._began):,.0f} queries/s",
+            "" if left is None else f"about {clock(left)} left",
         ]
-        return ", ".join(part for part in parts if part)
-
-    def _show(self, left: float | None) -> None:
         if self._live is None:
-            self._next = self._clock() + LOG_SECONDS
-            self._log(self._total(left))
+            self._console.print(_joined(total), soft_wrap=True)
             return
-        self._next = self._clock() + REDRAW_SECONDS
-        table = Table.grid(padding=(0, 2))
-        for series in self._visible():
-            table.add_row(*series.columns())
-        self._live.update(Group(Text(self._total(left)), table), refresh=True)
-
-    def _log(self, line: str) -> None:
-        self._console.print(line, soft_wrap=True)
-
-    def _visible(self) -> list[_SeriesProgress]:
-        """Return as many series as fit, running ones first."""
         room = max(1, self._console.height - 2)
-        if len(self._series) <= room:
-            return self._series
-        return sorted(self._series, key=lambda series: not series.under_way)[:room]
+        visible = self._series
+        if len(visible) > room:  # running ones first
+            visible = sorted(visible, key=lambda series: not series.under_way)[:room]
+        table = Table.grid(padding=(0, 2))
+        for series in visible:
+            table.add_row(*series.columns())
+        self._live.update(Group(Text(_joined(total)), table), refresh=True)

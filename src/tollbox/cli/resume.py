@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from cyclopts import Parameter
 
-from .options import FOLDER, RunningOptions
-from .parsing import seconds
+from .options import Folder, RunningOptions, seconds
 
 if TYPE_CHECKING:
     from ..studies.store.record import StudyRecord
@@ -18,51 +17,40 @@ if TYPE_CHECKING:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ResumeOptions(RunningOptions):
-    """The options of `tollbox resume`."""
-
-    rerun: Annotated[
-        bool,
-        Parameter(help="Restart cells whose queries no longer match the recording.", negative=""),
-    ] = False
-    failed: Annotated[
-        bool, Parameter(help="Run cells again that ended in an error.", negative="")
-    ] = False
+    rerun: bool = False
+    """Restart cells whose queries no longer match the recording."""
+    failed: bool = False
+    """Run cells again that ended in an error."""
 
 
-def resume(
-    folder: Annotated[Path, FOLDER],
-    /,
-    options: ResumeOptions = ResumeOptions(),  # noqa: B008
-) -> int:
+def resume(folder: Folder, /, options: ResumeOptions = ResumeOptions()) -> int:  # noqa: B008
     """Continue a study or an attack; recorded answers are not asked for again."""
-    from ..audits.audit import options_of
+    from ..audits.audit import conclude, options_of
     from ..audits.costs import SETTINGS
     from ..studies.events import Options
     from ..studies.fingerprint import recorded_study
     from ..studies.inputs import load
     from ..studies.status import StudyStatus
-    from . import attack_files, audit
-    from .hints import page_hint
-    from .output import say
+    from .attack_files import finish
+    from .audit import show
+    from .output import page_hint, say
     from .study_run import cluster_of, keeping, run_left, say_end
 
     limit, cluster = seconds(options.time_limit), cluster_of(options)
     with StudyStatus(folder) as status:
         record = status.record
-    how = Options(
-        rerun=options.rerun,
-        failed=options.failed,
-        time_limit=limit,
-        force_workers=options.force_workers,
-    )
+    force, rerun, failed = options.force_workers, options.rerun, options.failed
+    how = Options(rerun=rerun, failed=failed, time_limit=limit, force_workers=force)
     if record.made_by == "attack":
         loaded = load(recorded_study(record, files=True), record=record)
         with keeping(folder):
-            return attack_files.finish(folder, *run_left(folder, how, loaded, cluster), loaded)
+            return finish(folder, *run_left(folder, how, loaded, cluster), loaded)
     if SETTINGS in record.settings:
         with keeping(folder):
             how = replace(how, in_order=options_of(limit).in_order)
-            return audit.finish(folder, *run_left(folder, how, cluster=cluster))
+            code = say_end(folder, *run_left(folder, how, cluster=cluster), table=False)
+            show(conclude(folder))
+            return code
     if record.made_by == "run" and (change := _describe_edit(record)) is not None:
         say(change)
     next_step = page_hint(folder) if record.parts == 1 else ""

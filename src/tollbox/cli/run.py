@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from ..errors import InputError, mention
-from .options import CHECK_HELP, RunningOptions
-from .parsing import seconds
+from .options import RunningOptions, option, seconds
 
 if TYPE_CHECKING:
     from ..studies.create import Part
@@ -22,30 +21,19 @@ if TYPE_CHECKING:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(RunningOptions):
-    """The options of `tollbox run`."""
-
-    out: Annotated[
-        Path | None, Parameter(help="Folder for the results: a new one, or an empty one.")
-    ] = None
-    dry_run: Annotated[
-        bool,
-        Parameter(help="Print the cells, queries and time without attacking.", negative=""),
-    ] = False
-    check: Annotated[bool, Parameter(help=CHECK_HELP, negative="")] = False
-    shard: Annotated[
-        str | None,
-        Parameter(help="K/N: run only part K of N, in its own folder; see `tollbox merge`."),
-    ] = None
+    out: Path | None = None
+    """Folder for the results: a new one, or an empty one."""
+    dry_run: bool = False
+    """Print the cells, queries and time without attacking."""
+    check: Annotated[bool, option("study", "check")] = False
+    shard: str | None = None
+    """K/N: run only part K of N, in its own folder; see `tollbox merge`."""
 
 
-STUDY = Parameter(help="The study file; `tollbox init` writes one.")
+StudyFile = Annotated[Path, Parameter(help="The study file; `tollbox init` writes one.")]
 
 
-def run(
-    study: Annotated[Path, STUDY],
-    /,
-    options: RunOptions = RunOptions(),  # noqa: B008
-) -> int:
+def run(study: StudyFile, /, options: RunOptions = RunOptions()) -> int:  # noqa: B008
     """Run a study: models x attacks x prices x images, from a TOML file.
 
     Results appear in --out as cells finish. If the run stops for any reason, resume it with
@@ -55,20 +43,16 @@ def run(
     from ..studies.events import Options
     from ..studies.inputs import load
     from ..studies.study import Study
-    from .hints import command, free_folder, page_hint
-    from .output import console
-    from .study_run import cluster_of, keeping, run_left, say_end, say_findings
+    from .output import command, free_folder, page_hint, say, write
+    from .study_run import cluster_of, keeping, run_left, say_end
 
     limit, cluster = seconds(options.time_limit), cluster_of(options)
     part = WHOLE if options.shard is None else Part.parse(options.shard)
     if options.out is None and not options.dry_run:
-        raise InputError(
-            "is not given",
-            expected=f"a folder for the results, or {mention('dry_run')}",
-            input="out",
-        )
+        expected = f"a folder for the results, or {mention('dry_run')}"
+        raise InputError("is not given", expected=expected, input="out")
     chosen = Study.from_toml(study)
-    out = options.out or Path()
+    out = options.out or free_folder()
     if not options.dry_run:
         check_new(chosen, out, part)
     if options.check:
@@ -77,13 +61,13 @@ def run(
     if options.dry_run:
         _plan(loaded, part)
         if part == WHOLE:
-            next_step = command("run", study, "--out", options.out or free_folder())
-            console().print(f"Run it with `{next_step}`.", soft_wrap=True)
+            write(f"Run it with `{command('run', study, '--out', out)}`.")
         return 0
     if cluster is not None:
         cluster.rooms(loaded.device)  # fails before anything is written
     force = options.force_workers
-    say_findings(create(loaded, out, "run", force_workers=force, part=part))
+    for finding in create(loaded, out, "run", force_workers=force, part=part):
+        say(f"Note: {finding}")
     how = Options(time_limit=limit, force_workers=force)
     next_step = page_hint(out) if part == WHOLE else ""
     with keeping(out):
@@ -97,11 +81,10 @@ def _plan(loaded: StudyInputs, part: Part) -> None:
     from ..studies.create import WHOLE, shard_count
     from ..studies.images import images_digest
     from ..studies.job import model_speed
-    from .output import console
+    from .output import clock, console, write
 
-    study, grid, to = loaded.study, loaded.grid, console()
-    table = Table(title=f"{study.name}: {len(grid):,} cells")
-    table.add_column("")
+    study, grid = loaded.study, loaded.grid
+    table = Table("", title=f"{study.name}: {len(grid):,} cells")
     for name in ("cells", "queries at most", "model time at most"):
         table.add_column(name, justify="right")
     total, speeds = 0.0, {}
@@ -109,32 +92,31 @@ def _plan(loaded: StudyInputs, part: Part) -> None:
     loaded.detection  # noqa: B018  raises if the detector cannot be loaded
     for spec in study.models:
         model = loaded.model(spec)
-        speeds[spec.name] = None if study.execution.metered else model_speed(loaded, model)
+        speed = None if study.execution.metered else model_speed(loaded, model)
+        speeds[spec.name] = math.nan if speed is None else speed
     for series in grid.series:
         queries = grid.width * most_queries(series.tariff)
-        speed = speeds[series.model.name]
-        time = math.nan if speed is None else queries / speed
+        time = queries / speeds[series.model.name]
         total += time
         number = f"{queries:,.0f}" if math.isfinite(queries) else "-"
-        table.add_row(series.named(study), f"{grid.width:,}", number, _clock(time))
-    to.print(table)
-    to.print(f"images: {len(loaded.images)}, digest {images_digest(loaded.images)}")
-    for sentence in loaded.kept.sentences if loaded.kept is not None else ():
-        to.print(sentence, soft_wrap=True)
+        table.add_row(series.named(study), f"{grid.width:,}", number, clock(time))
+    console().print(table)
+    write(f"images: {len(loaded.images)}, digest {images_digest(loaded.images)}")
+    if loaded.kept is not None:
+        write(*loaded.kept.sentences)
     if loaded.images.resizing is not None:
-        to.print(f"Images are {loaded.images.resizing}.", soft_wrap=True)
+        write(f"Images are {loaded.images.resizing}.")
     for name, speed in speeds.items():
-        if speed is not None:
-            to.print(f"model {name}: {speed:,.0f} images/s alone, on {loaded.device}")
+        if not math.isnan(speed):
+            write(f"model {name}: {speed:,.0f} images/s alone, on {loaded.device}")
     if part != WHOLE:
         shard_count(study, len(grid), force=False, part=part)
         cells = len(range(part.number, len(grid), part.total))
-        to.print(f"part {part} has {cells:,} of these cells.")
+        write(f"part {part} has {cells:,} of these cells.")
     if not math.isnan(total):
-        to.print(
-            f"all: the model needs at most about {_clock(total)}, if every query has the lowest "
-            "price. The attacks' own work comes on top, and is more if the network is small.",
-            soft_wrap=True,
+        write(
+            f"all: the model needs at most about {clock(total)}, if every query has the lowest "
+            "price. The attacks' own work comes on top, and is more if the network is small."
         )
 
 
@@ -144,11 +126,3 @@ def most_queries(tariff: Tariff) -> float:
     ends = cheapest > 0 and math.isfinite(tariff.limits.budget)
     by_budget = tariff.limits.budget // cheapest if ends else math.inf
     return min(by_budget, tariff.limits.max_queries)
-
-
-def _clock(value: float) -> str:
-    if not math.isfinite(value):
-        return "-"
-    minutes, rest = divmod(round(value), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}"

@@ -3,86 +3,79 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .options import FOLDER
-from .output import JSON, console, print_json
+from ..core.metric import Metric
+from ..core.stop import Stop
+from .options import Folder
+from .output import JSON, command, console, json_text, page_hint, write
 
 if TYPE_CHECKING:
     from ..studies.status import Failure, SeriesStatus, StudyStatus
 
 MOST_REASONS = 5
-"""Maximum number of failure reasons printed."""
-MOST_HINTS = 5
-"""Maximum number of explanations of an infinite median."""
+"""Maximum number of reasons printed, of failures and of infinite medians."""
 NARROWEST_TABLE = 60
 """Width of a terminal, in columns, below which lines replace the table."""
 
 
-def status(folder: Annotated[Path, FOLDER], /, *, json: Annotated[bool, JSON] = False) -> int:
+def status(folder: Folder, /, *, json: Annotated[bool, JSON] = False) -> int:
     """Show the progress of a study; it may be running."""
     from ..studies.status import StudyStatus
-    from .hints import page_hint
 
     with StudyStatus(folder) as study:
-        series, running, failures = study.status(), study.running, study.failures()
-        notes = study.warnings
-        sentences = [*study.kept, *study.sizes, *study.exactness, *study.detector]
-        left = study.record.cells - sum(each.done for each in series)
+        series, running = study.status(), study.running
         if json:
-            print_json(_values(study, series, failures, running, [*notes, *sentences]))
+            write(json_text(_values(study, series, running)))
             return 0
         part = f" (part {study.record.part_name})" if study.record.parts > 1 else ""
-        title = f"{study.record.name}{part}: {folder}"
-        failed = [*_failed(study.record.series, failures, folder)]
-    show(title, series)
-    to = console()
-    for sentence in failed:
-        to.print(sentence, soft_wrap=True)
-    for note in notes:
-        to.print(f"Note: {note}.", soft_wrap=True)
-    for sentence in sentences:
-        to.print(sentence, soft_wrap=True)
+        show(f"{study.record.name}{part}: {folder}", series)
+        write(*_failed(study), *(f"Note: {note}." for note in study.warnings), *findings(study))
+        left = study.record.cells - sum(each.done for each in series)
     if running:
-        to.print(f"It is running now: {', '.join(running)}.", soft_wrap=True)
+        write(f"It is running now: {', '.join(running)}.")
     elif left:
-        to.print(f"{left} cells remain. Resume with `tollbox resume {folder}`.", soft_wrap=True)
+        write(f"{left} cells remain. Resume with `tollbox resume {folder}`.")
     else:
-        to.print(f"All cells are done. {page_hint(folder)}", soft_wrap=True)
+        write(f"All cells are done. {page_hint(folder)}")
     return 0
 
 
-def _failed(series: Sequence[str], failures: Sequence[Failure], folder: Path) -> Iterator[str]:
-    """Yield a sentence for each reason why cells failed, and how to run them again."""
-    from .hints import command
+def findings(study: StudyStatus) -> list[str]:
+    """Return sentences on the images, the exactness of the models, and the detector."""
+    return [*study.kept, *study.sizes, *study.exactness, *study.detector]
 
+
+def _failed(study: StudyStatus) -> Iterator[str]:
+    """Yield a sentence for each reason why cells failed, and how to run them again."""
+    failures = study.failures()
     for each in failures[:MOST_REASONS]:
         reason = " ".join(each.reason.split()).rstrip(".")
-        first = f"{series[each.series]}, image {each.image}"
         many = "cells failed; the first" if each.cells > 1 else "cell failed"
-        yield f"{each.cells} {many}, {first}: {reason}."
+        series = study.record.series[each.series]
+        yield f"{each.cells} {many}, {series}, image {each.image}: {reason}."
     rest = failures[MOST_REASONS:]
     if rest:
         cells = sum(each.cells for each in rest)
         yield f"{len(rest)} more reasons concern {cells} cells."
     if failures:
-        yield f"Run failed cells again with `{command('resume', folder, '--failed')}`."
+        yield f"Run failed cells again with `{command('resume', study.folder, '--failed')}`."
 
 
 def _values(
-    study: StudyStatus,
-    series: Sequence[SeriesStatus],
-    failures: Sequence[Failure],
-    running: list[str],
-    notes: list[str],
+    study: StudyStatus, series: Sequence[SeriesStatus], running: list[str]
 ) -> dict[str, Any]:
-    record, grid, done = study.record, study.series_keys, sum(each.done for each in series)
+    record, done = study.record, sum(each.done for each in series)
+    keys = [dict(zip(("model", "attack", "price"), key, strict=True)) for key in study.series_keys]
+    hidden = ("norm", "alarms", "first_alarm", "series")
+
+    def fields(value: SeriesStatus | Failure) -> dict[str, Any]:
+        return {name: each for name, each in vars(value).items() if name not in hidden}
+
     return {
         "name": record.name,
         "folder": str(study.folder),
@@ -96,84 +89,67 @@ def _values(
         "failed": sum(each.failed for each in series),
         "queries": sum(each.queries for each in series),
         "running": running,
-        "notes": [note.rstrip(".") for note in notes],
-        "series": [
-            {
-                "name": each.name,
-                "model": model,
-                "attack": attack,
-                "price": price,
-                "cells": each.cells,
-                "done": each.done,
-                "failed": each.failed,
-                "queries": each.queries,
-                "median": each.median,
-                "counted": each.counted,
-                "without_point": {str(stop): n for stop, n in each.without_point.items()},
-            }
-            for each, (model, attack, price) in zip(series, grid, strict=True)
-        ],
-        "failures": [
-            {
-                "reason": each.reason,
-                "cells": each.cells,
-                "model": grid[each.series][0],
-                "attack": grid[each.series][1],
-                "price": grid[each.series][2],
-                "image": each.image,
-                "seed": each.seed,
-            }
-            for each in failures
-        ],
+        "notes": [note.rstrip(".") for note in [*study.warnings, *findings(study)]],
+        "series": [fields(each) | key for each, key in zip(series, keys, strict=True)],
+        "failures": [fields(each) | keys[each.series] for each in study.failures()],
     }
 
 
 def show(title: str, series: Sequence[SeriesStatus]) -> None:
     """Print a row for each series, or lines if no table fits, and why medians are infinite."""
-    from .hints import infinite_median
-
     to = console()
-    if to.width < NARROWEST_TABLE:
-        _show_lines(to, title, series)
-    else:
-        _show_table(to, title, series)
-    hints = [
-        (each.name, infinite_median(each.counted, each.without_point, each.norm)) for each in series
-    ]
-    hints = [(name, hint) for name, hint in hints if hint]
-    for name, hint in hints[:MOST_HINTS]:
-        to.print(f"{name}: {hint}", soft_wrap=True)
-    if len(hints) > MOST_HINTS:
-        to.print(f"The same holds for {len(hints) - MOST_HINTS} more series.")
-
-
-def _show_lines(to: Console, title: str, series: Sequence[SeriesStatus]) -> None:
-    to.print(Text(title))
+    norms = " and ".join(f"median {norm}" for norm in dict.fromkeys(each.norm for each in series))
+    heads = ["cells", "failed", norms, "queries"]
+    if any(each.alarms is not None for each in series):
+        heads += ["alarms", "first after"]
+    table = Table("", title=Text(title))
+    for head in heads:
+        table.add_column(head, justify="right")
+    lines = [title]
     for each in series:
-        to.print(Text(each.name))
-        to.print(f"  {each.done}/{each.cells} cells, {each.failed} failed")
-        to.print(f"  median {each.norm} {_median(each)}, {each.queries:,} queries")
+        cells = [f"{each.done}/{each.cells}", f"{each.failed}", _number(each.median, ".4g")]
+        cells.append(f"{each.queries:,}")
         if each.alarms is not None:
-            to.print(f"  {each.alarms:,} alarms, the first after {_first(each)} queries")
+            cells += [f"{each.alarms:,}", _number(each.first_alarm, "g")]
+        table.add_row(Text(each.name), *cells)
+        lines.append(each.name)
+        lines += [f"  {head}: {cell}" for head, cell in zip(heads, cells, strict=False)]
+    if to.width < NARROWEST_TABLE:
+        to.print(Text("\n".join(lines)))
+    else:
+        to.print(table)
+    hints = [
+        f"{each.name}: {hint}"
+        for each in series
+        if (hint := infinite_median(each.counted, each.without_point, each.norm))
+    ]
+    write(*hints[:MOST_REASONS])
+    if len(hints) > MOST_REASONS:
+        write(f"The same holds for {len(hints) - MOST_REASONS} more series.")
 
 
-def _show_table(to: Console, title: str, series: Sequence[SeriesStatus]) -> None:
-    table = Table(title=Text(title))
-    median = " and ".join(f"median {norm}" for norm in dict.fromkeys(s.norm for s in series))
-    watched = any(each.alarms is not None for each in series)
-    alarms = ("alarms", "first after") if watched else ()
-    for name in ("", "cells", "failed", median, "queries", *alarms):
-        table.add_column(name, justify="left" if not name else "right")
-    for each in series:
-        done, failed = f"{each.done}/{each.cells}", f"{each.failed}"
-        said = (f"{each.alarms:,}", _first(each)) if each.alarms is not None else ()
-        table.add_row(Text(each.name), done, failed, _median(each), f"{each.queries:,}", *said)
-    to.print(table)
+_WHY = {
+    Stop.BUDGET: "the budget ended before a start was found at this price",
+    Stop.MAX_QUERIES: "max_queries was reached before a start was found",
+    Stop.MAX_FLAGGED: "max_flagged was reached before a start was found",
+}
 
 
-def _first(series: SeriesStatus) -> str:
-    return "-" if math.isnan(series.first_alarm) else f"{series.first_alarm:g}"
+def infinite_median(counted: int, without_point: Mapping[Stop, int], norm: Metric) -> str:
+    """Return why the median of `counted` images is infinite; empty if it is finite."""
+    missing = sum(without_point.values())
+    if 2 * missing < counted or not counted:
+        return ""
+    reasons = ", ".join(
+        f"for {number} {_WHY.get(stop, f'none was found ({stop})')}"
+        for stop, number in sorted(without_point.items())
+    )
+    remedy = "; a larger budget may find more" if Stop.BUDGET in without_point else ""
+    return (
+        f"median {norm} is inf: {counted - missing} of {counted} images have an adversarial point; "
+        f"{reasons}{remedy}."
+    )
 
 
-def _median(series: SeriesStatus) -> str:
-    return "-" if math.isnan(series.median) else f"{series.median:.4g}"
+def _number(value: float, form: str) -> str:
+    return "-" if math.isnan(value) else f"{value:{form}}"

@@ -1,19 +1,20 @@
 """What all commands that run a study share: run the remaining cells, show progress, report the end.
 
-1. Ctrl-C stops the run after the current batches, a second one at once, with exit code 130. All
-   answers are kept. SIGTERM does the same, with exit code 143.
+1. Ctrl-C and SIGTERM stop the run as `interrupt.py` says. All answers are kept.
 2. If a store cannot be written, a process died or cells cannot be replayed, the exit code is 1, and
    a message says how to resume.
-3. If a model misclassifies all images, the exit code is 1, and a message says what to check.
+3. If a model misclassifies all images, the exit code is 1, and a message says what to check. If all
+   runs failed, the exit code is 1 as well.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ..core.goal import numbered
 from ..errors import InputError, mention
 from ..studies.events import Options, Outcome
 from ..studies.fingerprint import environment_notice
@@ -22,12 +23,18 @@ from ..studies.ray import RayWorkers
 from ..studies.results import StudyResults
 from ..studies.run import run_folder
 from ..workers.executors import Stopper, fewer_notice
-from . import hints
 from .interrupt import Interrupt, ignore_signals
 from .options import RunningOptions
-from .output import FAILED, console, say
+from .output import FAILED, console, say, write
 from .progress import StudyProgress
-from .status import show
+from .status import findings, show
+
+MANY_QUERIES = 100
+"""Number of answers of which some are expected to be of another class."""
+WHAT_TO_CHECK = (
+    "check the mean and std, the order of the channels, the order of the labels and the "
+    "preprocessing"
+)
 
 
 def cluster_of(options: RunningOptions) -> RayWorkers | None:
@@ -41,12 +48,6 @@ def cluster_of(options: RunningOptions) -> RayWorkers | None:
     return None
 
 
-def say_findings(findings: Iterable[str]) -> None:
-    """Print what the check of the models found before a run."""
-    for finding in findings:
-        say(f"Note: {finding}")
-
-
 def run_left(
     folder: Path,
     options: Options,
@@ -55,21 +56,18 @@ def run_left(
 ) -> tuple[Outcome, int]:
     """Run the remaining cells and show progress.
 
-    Returns the outcome and the exit code of an interruption, 0 if there was none. `loaded` is the
-    study if it is loaded already; `cluster` is where the workers run, if not here.
+    Returns the outcome and the exit code of an interruption, 0 if there was none.
     """
     with StudyResults(folder) as before:
         progress = StudyProgress(console(stderr=True), before, options.failed)
         if options.failed or len(before) < before.record.cells:
             device = find_device(before.study) if loaded is None else loaded.device
-            workers, force = before.study.workers, options.force_workers
-            fewer = fewer_notice(workers, len(before.grid), force, "--force-workers")
-            for notice in (
-                environment_notice(before.record, device),
-                fewer if cluster is None else None,
-            ):
-                if notice is not None:
-                    say(notice)
+            notices = [environment_notice(before.record, device)]
+            if cluster is None:
+                workers, force = before.study.workers, options.force_workers
+                notices.append(fewer_notice(workers, len(before.grid), force, "--force-workers"))
+            for notice in filter(None, notices):
+                say(notice)
     stopper = Stopper()
     with progress, Interrupt(stopper, progress.announce) as interrupt:
         outcome = run_folder(
@@ -86,12 +84,10 @@ def keeping(folder: Path) -> Iterator[None]:
     except KeyboardInterrupt as stop:
         ignore_signals()
         with StudyResults(folder) as results:
-            done, total = len(results), results.record.cells
-            cells = "images" if results.record.made_by == "attack" else "cells"
+            done, total, cells = len(results), results.record.cells, _cells(results)
         rest = f" All answers are kept. Resume with `tollbox resume {folder}`." * (done < total)
-        raise type(stop)(
-            f"interrupted: {done} of {total} {cells} are finished and saved.{rest}"
-        ) from None
+        said = f"interrupted: {done} of {total} {cells} are finished and saved.{rest}"
+        raise type(stop)(said) from None
 
 
 def say_end(
@@ -102,41 +98,41 @@ def say_end(
     Without `table`, print only what went wrong.
     """
     with StudyResults(folder) as results:
-        series, total = results.status(), results.record.cells
+        total = results.record.cells
         if table:
-            show(f"{results.study.name}: {folder}", series)
-            for sentence in [*results.kept, *results.sizes, *results.exactness, *results.detector]:
-                console().print(sentence, soft_wrap=True)
-        left = total - len(results)
-        failed = [end for end in results.finished() if end.stop.failed]
-        first_failed = _name_cell(results, failed[0].cell) if failed else ""
-        first_diverged = _name_cell(results, min(outcome.diverged)) if outcome.diverged else ""
+            show(f"{results.study.name}: {folder}", results.status())
+            write(*findings(results))
+        ends, cells = results.finished(), _cells(results)
+        left = total - len(ends)
+        failed = [end for end in ends if end.stop.failed]
+        measured = any(end.stop.attacked and not end.stop.failed for end in ends)
         unfit, nothing_measured = _unfit_models(results)
     if failed:
-        say(
-            f"{len(failed)} cells failed; the first, {first_failed}: {failed[0].reason}. Run them "
-            f"again with `tollbox resume {folder} --failed`."
-        )
+        first = f"{_name_cell(results, failed[0].cell)}: {failed[0].reason}"
+        again = f"Run them again with `tollbox resume {folder} --failed`."
+        say(f"{len(failed)} {cells} failed; the first, {first}. {again}")
     if outcome.restarted:
-        say(f"Restarted {outcome.restarted} cells whose queries no longer matched the recording.")
+        say(f"Restarted {outcome.restarted} {cells} whose queries no longer matched the recording.")
     for hint in unfit:
         say(hint)
     if interruption:
-        say(f"Interrupted; {left} cells remain. Resume with `tollbox resume {folder}`.")
+        saved = f"; what they had reached is saved, in {folder}" if cells == "images" else ""
+        say(f"Interrupted; {left} {cells} remain{saved}. Resume with `tollbox resume {folder}`.")
         return interruption
     if outcome.diverged:
+        cell, why = min(outcome.diverged.items())
         say(
-            f"{len(outcome.diverged)} cells cannot be replayed here; the first is "
-            f"{first_diverged}: {outcome.diverged[min(outcome.diverged)]}. Resume where they were "
-            f"started, or restart them with `tollbox resume {folder} --rerun`."
+            f"{len(outcome.diverged)} {cells} cannot be replayed here; the first is "
+            f"{_name_cell(results, cell)}: {why}. Resume where they were started, or restart "
+            f"them with `tollbox resume {folder} --rerun`."
         )
         return FAILED
     if left:
-        say(f"Time limit reached; {left} cells remain. Resume with `tollbox resume {folder}`.")
-    if nothing_measured or (failed and len(failed) == total):
+        say(f"Time limit reached; {left} {cells} remain. Resume with `tollbox resume {folder}`.")
+    if nothing_measured or (failed and not left and not measured):
         return FAILED
     if next_step and not left:
-        console().print(next_step, soft_wrap=True)
+        write(next_step)
     return 0
 
 
@@ -145,43 +141,34 @@ def _unfit_models(results: StudyResults) -> tuple[list[str], bool]:
 
     Also returns whether one of them misclassifies all images.
     """
-    grid, models, record = results.grid, results.study.models, results.record
-    series_each, cells_each = len(grid.series) // len(models), len(grid) // len(models)
-    misclassified: list[set[int]] = [set() for _ in models]
-    suspect_cells: list[set[int]] = [set() for _ in models]
-    images: list[set[int]] = [set() for _ in models]
-    for end in results.finished():
-        number = end.cell // cells_each
-        image = grid.place(end.cell).image
-        images[number].add(image)
-        if not end.stop.attacked:
-            misclassified[number].add(image)
-        if not end.stop.attacked or end.flagged == end.queries:
-            suspect_cells[number].add(end.cell)
-    here = [
-        record.cells_of(number * series_each, (number + 1) * series_each)
-        for number in range(len(models))
-    ]
-    suspects = [
-        number for number, cells in enumerate(suspect_cells) if 0 < len(cells) == here[number]
-    ]
-    labels = {number: Counter[int]() for number in suspects}
-    for end, trace in results.runs() if suspects else ():
-        if end.cell // cells_each in labels:
-            for tally in trace.counts.values():
-                labels[end.cell // cells_each] += tally
-    sentences = [
-        hints.unfit_model(
-            f"the model {models[number].name!r}",
-            len(images[number]),
-            len(misclassified[number]),
-            labels[number],
-            results.record.class_names,
-        )
-        for number in suspects
-    ]
-    nothing_measured = any(misclassified[number] == images[number] for number in suspects)
-    return [hint for hint in sentences if hint], nothing_measured
+    grid, status, record = results.grid, results.status(), results.record
+    sentences, nothing_measured = [], False
+    for model in results.study.models:
+        own = [each for each in grid.series if each.model == model]
+        ends = [end for end in results.finished() if grid.place(end.cell).series.model == model]
+        suspect = all(not end.stop.attacked or end.flagged == end.queries for end in ends)
+        if not suspect or sum(status[each.number].cells for each in own) > len(ends):
+            continue
+        runs = ((grid.place(end.cell).series, trace) for end, trace in results.runs())
+        traces = (trace for series, trace in runs if series.model == model)
+        labels = sum((tally for each in traces for tally in each.counts.values()), Counter[int]())
+        images = {grid.place(end.cell).image for end in ends}
+        wrong = {grid.place(end.cell).image for end in ends if not end.stop.attacked}
+        name = "the model" if record.made_by == "attack" else f"the model {model.name!r}"
+        single = len(labels) == 1 and numbered(next(iter(labels)), record.class_names, "class ")
+        if images and wrong == images:
+            nothing_measured = True
+            to_each = f" (it answers {single} to each)" if single else ""
+            text = f"nothing was measured: {name} misclassifies all {len(images)} images{to_each}"
+            sentences.append(f"{text}; {WHAT_TO_CHECK}.")
+        elif single and (wrong or labels.total() >= MANY_QUERIES):
+            text = f"{name} answers {single} to all {labels.total()} queries"
+            sentences.append(f"{text}; {WHAT_TO_CHECK}.")
+    return sentences, nothing_measured
+
+
+def _cells(results: StudyResults) -> str:
+    return "images" if results.record.made_by == "attack" else "cells"
 
 
 def _name_cell(results: StudyResults, cell: int) -> str:

@@ -7,6 +7,7 @@ searches over the same cells (Theorem 1).
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +19,8 @@ from rich.table import Table
 
 from ..data.tables import shortened
 from ..errors import InputError
-from .output import JSON, console, print_json
-from .parsing import whole, within
+from .options import whole, within
+from .output import JSON, console, json_text, write
 
 LARGEST_PRICE = 1e15
 """Highest price (its inverse is the lowest) and largest radius."""
@@ -29,33 +30,26 @@ MOST_DIMENSIONS = MOST_QUERIES = 10**9
 ITERATIONS = (1, 10, 100)
 
 
-def _option(text: str) -> Parameter:
-    return Parameter(help=text, allow_leading_hyphen=True)
-
-
-def _whole(text: str) -> Parameter:
-    return Parameter(help=text, converter=whole, allow_leading_hyphen=True)
+NUMBER = Parameter(allow_leading_hyphen=True)
+WHOLE = Parameter(converter=whole, allow_leading_hyphen=True)
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class TheoryOptions:
-    """The options of `tollbox theory`."""
-
-    price: Annotated[
-        str,
-        _option(
-            "c*: the price of a flagged answer; any other answer costs 1. A number above 0, or "
-            "inf, which attacks plan for as 1e5."
-        ),
-    ]
-    dim: Annotated[int, _whole("d: number of values of an image.")] = 3 * 224 * 224
-    cells: Annotated[int, _whole("Number of cells that a search distinguishes, 1/tau.")] = 10_000
-    queries: Annotated[
-        int, _whole("n': queries of the vanilla estimate; the optimal one has the same cost.")
-    ] = 30
-    rate: Annotated[float, _option("m of the overshooting scheduler.")] = 0.02
-    delta: Annotated[float, _option("Radius of the samples of an estimate.")] = 0.0045
+    price: Annotated[str, NUMBER]
+    """c*: the price of a flagged answer; any other answer costs 1. A number above 0, or inf, which
+    attacks plan for as 1e5."""
+    dim: Annotated[int, WHOLE] = 3 * 224 * 224
+    """d: number of values of an image."""
+    cells: Annotated[int, WHOLE] = 10_000
+    """Number of cells that a search distinguishes, 1/tau."""
+    queries: Annotated[int, WHOLE] = 30
+    """n': queries of the vanilla estimate; the optimal one has the same cost."""
+    rate: Annotated[float, NUMBER] = 0.02
+    """m of the overshooting scheduler."""
+    delta: Annotated[float, NUMBER] = 0.0045
+    """Radius of the samples of an estimate."""
     json: Annotated[bool, JSON] = False
 
 
@@ -69,7 +63,7 @@ def theory(options: TheoryOptions) -> int:
     if not 0 < options.delta <= LARGEST_PRICE:
         expected = f"above 0, up to {LARGEST_PRICE:g}"
         raise InputError(f"is {options.delta:g}", expected=expected, input="delta")
-    numbers = {
+    numbers: dict[str, Any] = {
         "price": options.price,
         "ratio": ratio,
         "dimension": options.dim,
@@ -78,7 +72,7 @@ def theory(options: TheoryOptions) -> int:
         "search": searches(ratio, options.cells),
     }
     if options.json:
-        print_json(numbers)
+        write(json_text(numbers))
     else:
         _show(numbers)
     return 0
@@ -86,18 +80,16 @@ def theory(options: TheoryOptions) -> int:
 
 def _ratio(text: str) -> float:
     """Return c* as attacks plan with it."""
-    try:
-        price = float(text)
-    except ValueError:
-        price = math.nan
-    if price == math.inf:
-        from ..core.prices import Prices
+    from ..core.prices import Prices
 
-        return Prices.flagged_only().ratio
-    if not 1 / LARGEST_PRICE <= price <= LARGEST_PRICE:
-        expected = f"a number above 0, from {1 / LARGEST_PRICE:g} to {LARGEST_PRICE:g}, or inf"
-        raise InputError(f"is {shortened(text)!r}", expected=expected, input="price")
-    return price
+    with contextlib.suppress(ValueError):
+        price = float(text)
+        if price == math.inf:
+            return Prices.flagged_only().ratio
+        if 1 / LARGEST_PRICE <= price <= LARGEST_PRICE:
+            return price
+    expected = f"a number above 0, from {1 / LARGEST_PRICE:g} to {LARGEST_PRICE:g}, or inf"
+    raise InputError(f"is {shortened(text)!r}", expected=expected, input="price")
 
 
 # -- numbers --------------------------------------------------------------------------------------
@@ -124,11 +116,8 @@ def estimates(ratio: float, d: int, queries: int) -> dict[str, Any]:
             "expected_cosine": closed_forms.expected_cosine(x, d, cost / each),
         }
 
-    return {
-        "cost": cost,
-        "vanilla": at(0.0),
-        "optimal": at(closed_forms.optimal_overshoot(ratio, d)),
-    }
+    best = closed_forms.optimal_overshoot(ratio, d)
+    return {"cost": cost, "vanilla": at(0.0), "optimal": at(best)}
 
 
 def schedule(ratio: float, d: int, rate: float, delta: float) -> dict[str, Any]:
@@ -147,59 +136,49 @@ def searches(ratio: float, cells: int) -> dict[str, Any]:
     """Return expected costs; `share` is the part of an interval on its flagged side."""
     from ..theory import search_costs as closed_forms
 
-    def line(stages: int) -> dict[str, float | None]:
-        cost = closed_forms.expected_line_search_cost(cells, ratio, stages)
-        return {"share": None, "cost": cost}
-
+    search, line = closed_forms.expected_search_cost, closed_forms.expected_line_search_cost
+    best = closed_forms.optimal_search_cost(cells, ratio)
     return {
         "cells": cells,
-        "binary": {"share": 0.5, "cost": closed_forms.expected_search_cost(cells, ratio, 1.0)},
-        "line, 1 stage": line(1),
-        "line, 2 stages": line(2),
-        "asymmetric": {
-            "share": 1 / (ratio + 1),
-            "cost": closed_forms.expected_search_cost(cells, ratio),
-        },
-        "optimal": {
-            "share": closed_forms.optimal_share(ratio),
-            "cost": closed_forms.optimal_search_cost(cells, ratio),
-        },
+        "binary": {"share": 0.5, "cost": search(cells, ratio, 1.0)},
+        "line, 1 stage": {"share": None, "cost": line(cells, ratio, 1)},
+        "line, 2 stages": {"share": None, "cost": line(cells, ratio, 2)},
+        "asymmetric": {"share": 1 / (ratio + 1), "cost": search(cells, ratio)},
+        "optimal": {"share": closed_forms.optimal_share(ratio), "cost": best},
     }
 
 
 # -- tables ---------------------------------------------------------------------------------------
 
 ROWS = {
-    "overshoot x": "x",
-    "s = x sqrt(d)": "s",
-    "adversarial answers p": "p",
-    "flagged answers 1 - p": "flagged",
-    "weight beta": "beta",
-    "expected cost of a query": "cost_of_a_query",
-    "queries n": "n",
+    "x": "overshoot x",
+    "s": "s = x sqrt(d)",
+    "p": "adversarial answers p",
+    "flagged": "flagged answers 1 - p",
+    "beta": "weight beta",
+    "cost_of_a_query": "expected cost of a query",
+    "n": "queries n",
     "J": "J",
-    "expected cosine": "expected_cosine",
+    "expected_cosine": "expected cosine",
 }
 
 
 def _show(numbers: Mapping[str, Any]) -> None:
-    ratio, estimate, steps, search = (
-        numbers[k] for k in ("ratio", "estimate", "schedule", "search")
-    )
-    planned = "" if math.isfinite(float(numbers["price"])) else f" (planned for {_number(ratio)})"
-    to = console()
-    to.print(f"c* = {float(numbers['price']):,.10g}{planned}, d = {numbers['dimension']:,}\n")
+    estimate, steps, search = (numbers[key] for key in ("estimate", "schedule", "search"))
+    price, ratio = float(numbers["price"]), _number(numbers["ratio"])
+    planned = "" if math.isfinite(price) else f" (planned for {ratio})"
+    write(f"c* = {price:,.10g}{planned}, d = {numbers['dimension']:,}\n")
     _table(
         f"Estimates of expected cost c_t = {_number(estimate['cost'])}",
         ("", "vanilla", "optimal"),
-        [(name, estimate["vanilla"][k], estimate["optimal"][k]) for name, k in ROWS.items()],
+        [(name, estimate["vanilla"][k], estimate["optimal"][k]) for k, name in ROWS.items()],
     )
     _table(
         f"Overshooting scheduler, m = {steps['rate']:g}, delta = {steps['delta']:g}",
         ("t", "cos(alpha_t)", "omega_t"),
         [(f"{s['t']}", s["cosine"], s["omega"]) for s in steps["steps"]],
     )
-    to.print(f"E cos(alpha_1) = {_number(steps['initial_cosine'])}\n")
+    write(f"E cos(alpha_1) = {_number(steps['initial_cosine'])}\n")
     _table(
         f"Searches over {search['cells']:,} cells",
         ("", "flagged side", "expected cost"),
@@ -210,8 +189,7 @@ def _show(numbers: Mapping[str, Any]) -> None:
 def _table(
     title: str, columns: Sequence[str], rows: Sequence[tuple[str, float | None, float]]
 ) -> None:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column(columns[0])
+    table = Table(columns[0], box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in columns[1:]:
         table.add_column(name, justify="right")
     for name, *values in rows:
@@ -220,6 +198,4 @@ def _table(
 
 
 def _number(value: float) -> str:
-    if 1000 <= abs(value) < 1e9:
-        return f"{value:,.0f}"
-    return f"{value:.5g}"
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.5g}"
