@@ -199,7 +199,7 @@ def test_the_demo_replaces_nothing_but_a_demo(
     assert "or --replace" in err
     (folder / "mine.txt").write_text("mine")
     code, _, err = typed(capsys, "demo", "--images", "1", "--replace")
-    assert (code, "it has mine.txt" in err) == (2, True)
+    assert (code, "does not write (mine.txt)" in err) == (2, True)
     assert (folder / "report.html").read_text() == "old"
     assert "--replace" not in typed(capsys, "demo", "--images", "1")[2]
     (folder / "mine.txt").unlink()

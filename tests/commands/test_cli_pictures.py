@@ -229,7 +229,7 @@ def test_mistakes_on_the_command_line(place: Place) -> None:
         ("resize = 8\ncrop = 9", "line 9: images.crop is 9, but images.resize is 8"),
         ("resize = [8, 9, 9]", "line 8: images.resize is (8, 9, 9): expected one length, or a"),
         ('resize = "8"', "line 8: images.resize is '8': expected a whole number, or a list of"),
-        ("resize = [8, 0]", "line 8: images.resize is 0: expected a whole number, 1 to 4096"),
+        ("resize = [8, 0]", "line 8: images.resize is 0: expected a whole number from 1 to 4096"),
         ('crop = 8\ninterpolation = "bicubic"', "line 9: images.interpolation is 'bicubic', but"),
         ('resize = 8\ninterpolation = "x"', "line 9: images.interpolation is 'x': expected bilin"),
         ('names = "none.txt"', "line 8: images.names is 'none.txt': none.txt does not exist"),

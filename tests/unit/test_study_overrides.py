@@ -219,8 +219,8 @@ def test_refused(lines: str, says: list[str]) -> None:
 def test_what_a_part_itself_refuses_is_told_with_its_key() -> None:
     lines = ["estimate.delta = 0.5", "estimate.subspace.block = 8", "estimate.subspace.factor = 0"]
     assert refused("a-cgba", *lines) == (
-        "study.toml, line 11: estimate.subspace.factor in [[attacks]] number 1 is 0: expected a "
-        "number of 1 or more."
+        "study.toml, line 11: estimate.subspace.factor in [[attacks]] number 1 is 0.0: expected "
+        "a finite number of 1 or more."
     )
     lines = ["[attacks.directions.subspace]", "factor = 2", "block = 0"]
     assert refused("surfree", *lines) == (

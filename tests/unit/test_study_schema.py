@@ -77,7 +77,7 @@ def test_a_key_is_declared_once(study_keys: ModuleType) -> None:
     [
         (
             "shots = 10",
-            "shots in [[models]] number 1 is 10: expected a whole number, 1 to 9",
+            "shots in [[models]] number 1 is 10: expected a whole number from 1 to 9",
         ),
         ('shots = "5"', "is '5': expected a whole number; write it without quotes."),
         ("shot = 5", "unknown key in [[models]] number 1 'shot': did you mean 'shots'"),

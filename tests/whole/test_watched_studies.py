@@ -225,7 +225,7 @@ def test_a_detector_that_fails_is_one_cells_failure_and_can_be_run_again(case: C
         (("_price = 7.0", "_price = 1e9"), "price '1': budget is 120: expected at least 1e.09"),
         (("_price = 7.0", "_prise = 7.0"), "alarm_prise"),
         ((":detector", ""), "expected module:function, which is a detector or gives one"),
-        (("alarm_price = 7.0", "max_alarms = 0"), "max_alarms is 0: expected a whole number, 1"),
+        (("alarm_price = 7.0", "max_alarms = 0"), "max_alarms is 0: expected a whole number of 1"),
     ],
 )
 def test_what_is_wrong_is_told_with_the_key(case: Case, change, message):

@@ -20,7 +20,7 @@ from cyclopts import Parameter, Token
 
 from ..attacks.presets import PRESETS, WITH_SURROGATE
 from ..core.execution import Execution
-from ..core.metric import Metric
+from ..core.metric import Metric, norm_of
 from ..core.validation import DTYPES
 from ..data.classes import flagged_classes
 from ..data.resizing import INTERPOLATIONS, Side
@@ -140,7 +140,7 @@ class InputOptions:
             "models": [self.model_spec("model")],
             "goal": GoalSpec(**goal),
             "execution": Execution(**execution),
-            "norm": Metric(top.get("norm", "l2")),
+            "norm": norm_of(top.get("norm", "l2")),
             "device": top.get("device"),
         }
         return Study(where=f"tollbox {command}", **described | settings)
