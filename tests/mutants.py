@@ -151,9 +151,9 @@ MUTANTS = [
     ),
     Mutant(
         "highest price: the next ask is not looked at",
-        "engine/settling.py",
-        "if self.ledger.cost + self.ledger.highest_next > limits.budget:",
-        "if self.ledger.cost >= limits.budget:",
+        "core/ledger.py",
+        "if self.cost + self.highest_next > limits.budget:",
+        "if self.cost >= limits.budget:",
     ),
     Mutant(
         "goal: a label of the set is counted as other",
@@ -490,9 +490,9 @@ MUTANTS = [
     ),
     Mutant(
         "limit on flagged answers: nothing ends at it between two asks",
-        "engine/settling.py",
-        "if limits.max_flagged != math.inf and self.ledger.flagged >= limits.max_flagged:",
-        "if limits.max_flagged != math.inf and self.ledger.flagged > limits.max_flagged:",
+        "core/ledger.py",
+        "if limits.max_flagged != math.inf and self.flagged >= limits.max_flagged:",
+        "if limits.max_flagged != math.inf and self.flagged > limits.max_flagged:",
     ),
     Mutant(
         "limit on flagged answers: a metered model is sent rows beyond it",

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from ..core.metric import Metric
 from ..core.stop import Stop
+from ..studies.schema import LIMITS
 from .options import Folder
 from .output import JSON, command, console, json_text, page_hint, write
 
@@ -128,20 +129,15 @@ def show(title: str, series: Sequence[SeriesStatus]) -> None:
         write(f"The same holds for {len(hints) - MOST_REASONS} more series.")
 
 
-_WHY = {
-    Stop.BUDGET: "the budget ended before a start was found at this price",
-    Stop.MAX_QUERIES: "max_queries was reached before a start was found",
-    Stop.MAX_FLAGGED: "max_flagged was reached before a start was found",
-}
-
-
 def infinite_median(counted: int, without_point: Mapping[Stop, int], norm: Metric) -> str:
     """Return why the median of `counted` images is infinite; empty if it is finite."""
     missing = sum(without_point.values())
     if 2 * missing < counted or not counted:
         return ""
+    reached = dict.fromkeys(LIMITS, "{} was reached before a start was found")
+    reached |= {Stop.BUDGET: "the budget ended before a start was found at this price"}
     reasons = ", ".join(
-        f"for {number} {_WHY.get(stop, f'none was found ({stop})')}"
+        f"for {number} {reached.get(stop, 'none was found ({})').format(stop)}"
         for stop, number in sorted(without_point.items())
     )
     remedy = "; a larger budget may find more" if Stop.BUDGET in without_point else ""

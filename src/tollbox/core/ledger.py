@@ -22,6 +22,7 @@ from .detector import Detection
 from .goal import Goal
 from .limits import Limits
 from .prices import Prices
+from .stop import Stop
 
 
 class AccountBefore(NamedTuple):
@@ -187,6 +188,18 @@ class Ledger:
             & (before.alarms < self.max_alarms)
         )
         return rows if fits.all() else int(fits.argmin())
+
+    def end(self, limits: Limits) -> Stop | None:
+        """Return the reason why no further query may be sent under the limits, or None."""
+        if self.alarms >= self.max_alarms:
+            return Stop.ALARM
+        if self.queries >= limits.max_queries:
+            return Stop.MAX_QUERIES
+        if limits.max_flagged != math.inf and self.flagged >= limits.max_flagged:
+            return Stop.MAX_FLAGGED
+        if self.cost + self.highest_next > limits.budget:
+            return Stop.BUDGET
+        return None
 
     def charge_one(self, label: int, phase: str) -> None:
         tally = self.counts.get(phase)

@@ -55,5 +55,12 @@ class Limits:
         expected = f"{max_queries} as well, since {budget} alone may never end the run"
         expect(not (no_cap and prices.cheapest == 0), given, expected)
 
+    def spent(self, cost: float, queries: int, flagged: int) -> float:
+        """Return the share of the limits that is spent, from 0 to 1."""
+        shares = [queries / self.max_queries, flagged / self.max_flagged]  # 0 of an infinite limit
+        if self.budget > 0:
+            shares.append(cost / self.budget)
+        return min(1.0, max(shares))
+
 
 NO_LIMITS = Limits()

@@ -63,16 +63,7 @@ class Account:
     @property
     def end(self) -> Stop | None:
         """The reason why no further query may be sent, or None."""
-        limits = self.limits
-        if self.ledger.alarms >= self.ledger.max_alarms:
-            return Stop.ALARM
-        if self.ledger.queries >= limits.max_queries:
-            return Stop.MAX_QUERIES
-        if limits.max_flagged != math.inf and self.ledger.flagged >= limits.max_flagged:
-            return Stop.MAX_FLAGGED
-        if self.ledger.cost + self.ledger.highest_next > limits.budget:
-            return Stop.BUDGET
-        return None
+        return self.ledger.end(self.limits)
 
     def keep(self, points: Rows, row: int) -> None:
         """Keep a point as the best: its terms, if it has any, or a copy, since the attack may

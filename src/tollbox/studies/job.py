@@ -184,12 +184,9 @@ class WorkerRun:
             spent[series] += 1
         for index, ledger in engine.under_way():
             cell = self._cells[index]
-            limits = grid.place(cell).series.tariff.limits  # the share of an infinite limit is 0
-            shares = [ledger.queries / limits.max_queries, ledger.flagged / limits.max_flagged]
-            if limits.budget > 0:
-                shares.append(ledger.cost / limits.budget)
+            limits, flagged = grid.place(cell).series.tariff.limits, ledger.flagged
             queries[grid.series_of(cell)] += ledger.queries
-            spent[grid.series_of(cell)] += min(1.0, max(shares))
+            spent[grid.series_of(cell)] += limits.spent(ledger.cost, ledger.queries, flagged)
         self._link.report(WorkerProgress(self._job.worker, dict(queries), dict(spent)))
 
     # -- the journal ------------------------------------------------------------------------------
