@@ -194,9 +194,6 @@ def precision_of(model: Model) -> str:
     return dtype
 
 
-# -- exact ----------------------------------------------------------------------------------------
-
-
 def exact_choice(model: Model, images: Tensor, batch_size: int | None) -> tuple[Model, Examined]:
     """Return the model in the first layout, and the findings at the first batch size, in which a
     row depends only on itself; raise InputError if there is none. If `batch_size` is given, or the

@@ -36,7 +36,6 @@ NOT_SIGNIFICANT = "The difference is not significant: at"
 
 
 def compare(this: AuditRuns, other: AuditRuns, criteria: Criteria) -> dict[str, Any]:
-    """Return the comparison of two audits as plain data."""
     finished = [{_key(runs.series) for runs in each.complete} for each in (this, other)]
     both = finished[0] & finished[1]
     if not both:

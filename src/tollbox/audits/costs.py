@@ -56,7 +56,6 @@ class Accounts(NamedTuple):
     """The smallest distance of each run."""
 
     def only(self, rows: list[int]) -> Accounts:
-        """Return the accounts of some of the images, by row."""
         return Accounts([self.images[row] for row in rows], *(each[rows] for each in self[1:]))
 
     def costs(self, price: float) -> Values:

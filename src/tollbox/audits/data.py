@@ -71,7 +71,6 @@ def level_data(level: float, values: int) -> dict[str, Any]:
 
 
 def audit_data(runs: AuditRuns, criteria: Criteria) -> dict[str, Any]:
-    """Return all results except the sentences."""
     values, smallest, results = runs.values, runs.smallest, runs.results
     levels = criteria.levels(smallest, values)
     chosen = headline(levels, smallest)
@@ -145,7 +144,6 @@ def reference_price(prices: Sequence[float]) -> float:
 
 
 def suite_data(runs: AuditRuns) -> dict[str, Any]:
-    """Return the attacks, prices and budgets of an audit."""
     study = runs.results.study
     budgets = [
         {
@@ -208,7 +206,6 @@ def _curves(
 
 
 def _series(runs: SeriesRuns, at: Accounts, place: int) -> dict[str, Any]:
-    """Return a row of the table of attacks."""
     found = at.costs(runs.series.tariff.prices.true_ratio)[:, place]
     phases: Counter[str] = Counter()
     for run in runs.runs:

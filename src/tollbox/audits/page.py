@@ -104,7 +104,6 @@ def _changed(runs: AuditRuns, weakest: Sequence[dict[str, Any]]) -> list[Tensor 
 
 
 def _sources(results: StudyResults) -> Tensor:
-    """Return the images that were attacked."""
     own = Path(results.folder) / IMAGES
     if own.exists():
         return read_npz(own, None)[0]

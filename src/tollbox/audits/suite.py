@@ -48,7 +48,6 @@ def budget_for(values: int, given: float | None = None) -> float:
 
 
 def tariffs(budget: float) -> list[Tariff]:
-    """Return the prices with their budgets as a study has them."""
     priced = [Tariff.of(price, budget=factor * budget) for price, factor in FACTORS.items()]
     return [*priced, Tariff.of(math.inf, max_queries=round(QUERIES_FACTOR * budget))]
 

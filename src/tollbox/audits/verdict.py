@@ -45,7 +45,6 @@ def _found(rows: list[dict[str, Any]], share: float, **keys: Any) -> dict[str, A
 
 
 def verdict(data: Mapping[str, Any]) -> list[str]:
-    """Return two sentences that summarise the audit."""
     measured, given = data["images"]["measured"], data["images"]["given"]
     if not measured and not data["left_out"]:
         which, labels = (

@@ -99,7 +99,6 @@ def attack(options: AttackOptions) -> int:
 
 
 def study_of(options: AttackOptions) -> Study:
-    """Return the study of one attack that the options describe."""
     from ..studies.specs import AttackSpec, DetectorSpec, SurrogateSpec, Tariff
 
     price: float | str = options.price

@@ -194,7 +194,6 @@ def _write_pngs(folder: Path, points: Sequence[Point]) -> None:
 
 
 def _row(cell: Cell, result: Result, point: Point | None, classes: Sequence[str]) -> dict[str, Any]:
-    """Return a line of results.csv by column."""
     ledger = result.ledger
     first_queries, first_flagged = result.first_alarm or ("", "")
     return {
@@ -221,7 +220,6 @@ def _row(cell: Cell, result: Result, point: Point | None, classes: Sequence[str]
 
 
 def _account(cell: Cell, result: Result, classes: Sequence[str]) -> dict[str, Any]:
-    """Return the entry of an image in ledger.json."""
     ledger, flagged = result.ledger, cell.goal.flagged
     return {
         "index": result.index,
@@ -296,7 +294,6 @@ def show_summary(
 def _summary(
     results: Results, store: StudyResults, loaded: StudyInputs, lost: int | None
 ) -> dict[str, str]:
-    """Return the rows of the table."""
     classes, norm = loaded.images.class_names, results[0].norm
     ended = [r for r in results.counted if not r.stop.cut_short]
     early = [r for r in results.counted if r.stop.unfinished]

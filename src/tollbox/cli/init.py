@@ -169,7 +169,6 @@ def _model_from(folder: Path, source: str) -> str:
 
 
 def _images_in_words(spec: ImagesSpec, used: ImageSet, limit: int | None) -> str:
-    """Return sentences on the images."""
     from ..core.goal import class_words
     from ..data.images import image_paths
 

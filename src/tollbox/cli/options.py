@@ -174,9 +174,6 @@ class RunningOptions:
     """GPUs per worker, such as 0.5. Default: 1 if the study runs on a GPU."""
 
 
-# -- values from text -----------------------------------------------------------------------------
-
-
 def within(name: str, value: float | None, least: float, most: float = math.inf) -> None:
     """Raise InputError unless the value is None or from `least` to `most`."""
     if value is not None and not least <= value <= most:

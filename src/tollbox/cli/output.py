@@ -107,7 +107,6 @@ def free_folder() -> Path:
 
 
 def page_hint(folder: Path) -> str:
-    """Return how to look at results."""
     return f"Make a page of the results with `{command('report', folder)}`."
 
 

@@ -62,7 +62,6 @@ class PaperOptions:
     """Seconds after which a run stops."""
 
     def study(self, name: str) -> Study:
-        """Return the study of an experiment."""
         return study_at(name, Scale(self.scale), self.images, self.labels, self.limit)
 
 

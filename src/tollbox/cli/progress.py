@@ -46,8 +46,6 @@ THEN = {
 
 @dataclass
 class _SeriesProgress:
-    """The progress of one series."""
-
     name: str
     cells: int
     norm: Metric

@@ -92,9 +92,6 @@ def _ratio(text: str) -> float:
     raise InputError(f"is {shortened(text)!r}", expected=expected, input="price")
 
 
-# -- numbers --------------------------------------------------------------------------------------
-
-
 def estimates(ratio: float, d: int, queries: int) -> dict[str, Any]:
     """Return an estimate at the boundary and one at the optimal overshoot, at equal cost."""
     from ..theory import caps as closed_forms
@@ -147,8 +144,6 @@ def searches(ratio: float, cells: int) -> dict[str, Any]:
         "optimal": {"share": closed_forms.optimal_share(ratio), "cost": best},
     }
 
-
-# -- tables ---------------------------------------------------------------------------------------
 
 ROWS = {
     "x": "overshoot x",

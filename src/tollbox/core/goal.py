@@ -57,7 +57,6 @@ class Goal:
         return cls(None if flagged is None else _checked(flagged), target)
 
     def for_label(self, label: int) -> Goal:
-        """Return the goal for an image of class `label`."""
         return self if self.flagged is not None else replace(self, flagged=frozenset({label}))
 
     @cached_property

@@ -51,7 +51,6 @@ def norm_of(value: Any) -> Metric:
 
 
 def metrics_of(attack: object) -> tuple[Metric, ...]:
-    """Return the metrics that an attack supports."""
     metrics = getattr(attack, "metrics", tuple(Metric))
     right = isinstance(metrics, tuple) and metrics and set(metrics) <= set(Metric)
     expected = "some of 'l2' and 'linf', as a tuple"

@@ -105,7 +105,6 @@ class Escalation:
         return self._prices[np.searchsorted(self._starts, place + 1, side="right") - 1]
 
     def total(self, flagged: Any) -> Any:
-        """Return the cost of `flagged` flagged answers; any shape."""
         count = np.asarray(flagged)
         if self.again is None:
             return self._within(count)
@@ -239,7 +238,6 @@ class Prices:
         return self.values.index(self.of(label, goal))
 
     def levels(self, labels: NDArray[np.int64], goal: Goal) -> NDArray[np.intp]:
-        """Return the position of each label's price in `values`."""
         if self.escalation is not None:
             return goal.is_flagged(labels).astype(np.intp)
         if len(self.values) == 1:

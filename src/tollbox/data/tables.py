@@ -111,7 +111,6 @@ def utf8(value: Any) -> Any:
 
 
 def header_of(file: Path) -> list[str]:
-    """Return the column names of a CSV file in lower case."""
     return _column_names(_csv_lines(file))
 
 

@@ -46,7 +46,6 @@ Shuffle = Callable[[list[CellRun]], None]
 
 
 def batch_size_on(device: torch.device) -> int:
-    """Return the default batch size of a model that takes any."""
     return 256 if device.type == "cuda" else 64
 
 

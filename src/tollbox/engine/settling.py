@@ -73,7 +73,6 @@ class Account:
             self.best = points[row : row + 1].to(self.problem.source.dtype, copy=True)
 
     def best_point(self) -> Tensor | None:
-        """Return the best point, (1, c, h, w), as the attack made it."""
         if isinstance(self.best, LinearPoint):
             self.best = self.best.point()[None].to(self.problem.source.dtype)
         return self.best

@@ -188,7 +188,6 @@ class SharePanel(NamedTuple):
 
 
 def optimal(ratio: float, d: int) -> float:
-    """Return the optimal share of low-cost answers."""
     return cap_probability(optimal_overshoot(ratio, d), d)
 
 
@@ -307,7 +306,6 @@ class SweepPanel(NamedTuple):
 
 
 def sweep_panels(results: StudyResults, rule: DistanceRule = DistanceRule.HARD) -> list[SweepPanel]:
-    """Return the sweeps of a study by model and price."""
     study, all_panels = results.study, []
     swept = [
         (runs, m)

@@ -167,7 +167,6 @@ def figure(
 def tables(
     experiment: Experiment, scale: Scale, results: StudyResults, rule: DistanceRule
 ) -> dict[str, str]:
-    """Return the table of an experiment by kind of file."""
     all_series = series_of(results, rule)
     marks = experiment.marks.get(scale)
     table = paper_table(results.study, all_series, marks, separate_own=True)

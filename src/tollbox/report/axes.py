@@ -78,7 +78,6 @@ def literal(name: str, longest: int | None = LONGEST_NAME) -> str:
 
 
 def style(axis: Axes, grid: Literal["y", "both"] | None = "y") -> None:
-    """Style an axis; call it last."""
     if grid is not None:
         axis.grid(True, axis=grid, which="major", color=FAINT, linewidth=0.8)
         axis.set_axisbelow(True)

@@ -58,7 +58,6 @@ BEFORE = 0.8
 
 
 def page(data: dict[str, Any]) -> str:
-    """Return the page as text, to be written as UTF-8."""
     return assemble(data, packaged("page.js"))
 
 

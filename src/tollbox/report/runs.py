@@ -77,7 +77,6 @@ class BestRun:
 
 
 def key_of(series: Series) -> dict[str, str]:
-    """Return the names that identify a series on a page."""
     names = series.model.name, series.tariff.name, series.attack.name
     return dict(zip(("model", "price", "attack"), names, strict=True))
 
@@ -125,7 +124,6 @@ class SeriesRuns:
 
 
 def series_of(results: StudyResults, rule: DistanceRule = DistanceRule.HARD) -> list[SeriesRuns]:
-    """Return the series of a study with their runs."""
     curves = defaultdict[int, list[CellCurve]](list)
     misclassified = Counter[int]()
     for end, trace in results.runs(steps=True):

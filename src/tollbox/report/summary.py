@@ -137,7 +137,6 @@ def demo_command(results: StudyResults, folder: str) -> str:
 
 
 def commands(results: StudyResults) -> list[str]:
-    """Return the commands that repeat a study."""
     record, folder = results.record, shlex.quote(results.folder.name)
     digest = f"# the images: digest {results.digest}"
     if record.made_by == "paper":

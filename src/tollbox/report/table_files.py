@@ -138,7 +138,6 @@ def _tabular(align: str, groups: Iterable[Iterable[Iterable[str]]]) -> str:
 
 
 def tex(text: str) -> str:
-    """Return text that LaTeX shows literally."""
     return text.translate(ESCAPES)
 
 

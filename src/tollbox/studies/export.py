@@ -45,7 +45,6 @@ AT_A_TIME = 10_000
 
 
 def files_of(format: Format) -> frozenset[str]:
-    """Return the names of the files of an export."""
     return frozenset({f"cells.{format}", f"steps.{format}", "images.txt", MARKER})
 
 
@@ -80,7 +79,6 @@ def check_folder(results: StudyResults, folder: Path) -> None:
 def write_export(
     results: StudyResults, folder: Path, price: float | None = None, format: Format = "csv"
 ) -> None:
-    """Write all files into a folder."""
     write = _write_csv if format == "csv" else _write_parquet
     write(folder / f"cells.{format}", COLUMNS, results.rows(price))
     write(folder / f"steps.{format}", STEPS, steps(results, price))

@@ -71,7 +71,6 @@ class Grid:
         return len(self.series) * self.width
 
     def series_of(self, cell: int) -> int:
-        """Return the number of the series that a cell is in."""
         return cell // self.width
 
     def place(self, cell: int) -> Place:

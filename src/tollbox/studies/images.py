@@ -46,12 +46,10 @@ HASH = "a content hash on each line"
 
 
 def images_digest(images: ImageSet) -> str:
-    """Return the digest of the images and labels in their order."""
     return digest_of(zip(map(content_hash, images.images), images.labels, strict=True))
 
 
 def digest_of(pairs: Iterable[tuple[str, int]]) -> str:
-    """Return the digest of content hashes and labels."""
     digest = hashlib.blake2b(digest_size=DIGITS // 2)
     for content, label in pairs:
         digest.update(f"{content} {label}\n".encode())
@@ -102,7 +100,6 @@ def select(images: ImageSet, file: Path, origin: Path) -> ImageSet:
 
 
 def take(images: ImageSet, places: Sequence[int]) -> ImageSet:
-    """Return the images at these places, in this order."""
     of_each: dict[str, Any] = {
         name: tuple(getattr(images, name)[place] for place in places)
         for name in ("labels", "names", "origins")

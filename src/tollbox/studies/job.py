@@ -100,7 +100,6 @@ class WorkerRun:
         loaded.check_against(job.record, images, job.folder)
 
     def _ask(self, kind: str, *content: Any) -> Any:
-        """Send a request to the coordinator, and wait for the answer."""
         answer = self._link.ask((kind, self._epoch, *content))
         if answer is None:
             raise EpochOver("the coordinator no longer accepts answers from this worker.")
@@ -113,7 +112,6 @@ class WorkerRun:
             self._engine.stop(self._stopping)
 
     def run(self) -> None:
-        """Run the remaining cells of all models."""
         loaded, record, folder = self._loaded, self._job.record, self._job.folder
         how = loaded.study.execution
         for number, spec in enumerate(loaded.study.models):
@@ -188,8 +186,6 @@ class WorkerRun:
             queries[grid.series_of(cell)] += ledger.queries
             spent[grid.series_of(cell)] += limits.spent(ledger.cost, ledger.queries, flagged)
         self._link.report(WorkerProgress(self._job.worker, dict(queries), dict(spent)))
-
-    # -- the journal ------------------------------------------------------------------------------
 
     def record(self, answers: Sequence[Answered]) -> None:
         """Wait until the labels of a batch are committed."""

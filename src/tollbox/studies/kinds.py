@@ -204,10 +204,11 @@ def _ratio(item: Item) -> float | str:
 RATIO = Kind("a number, inf, or a path", _ratio, "100", PRICE)
 
 
-def _each(item: Item) -> list[Item]:
-    return item.entries('["net.pt2", "other.pt2"]') if item.is_list else [item]
-
-
-SOURCES = Kind("text, or a list of texts", _each, '"net.pt2"', MODEL)
+SOURCES = Kind(
+    "text, or a list of texts",
+    lambda item: item.entries('["net.pt2", "other.pt2"]') if item.is_list else [item],
+    '"net.pt2"',
+    MODEL,
+)
 PRICES = Kind("a list of numbers, paths and tables", lambda item: item, "[1, 100]")
 SURROGATE = Kind("text, a list of texts, or a table", lambda item: item, '"net.pt2"')

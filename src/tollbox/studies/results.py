@@ -276,8 +276,6 @@ def _silent(images: Tensor) -> Tensor:  # noqa: ARG001
 
 
 class _ReplayJournal:
-    """A read-only journal of recorded answers."""
-
     def __init__(self, answers: list[list[Answered]]) -> None:
         self._answers = answers
         self.divergence: str | None = None

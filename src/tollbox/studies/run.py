@@ -155,7 +155,6 @@ def _watch(
 def run_jobs(
     executor: Executor, jobs: Sequence[Job], coordinator: Coordinator, stopper: Stopper
 ) -> Outcome:
-    """Run all workers until they end, or until no cell is left."""
     first_error: Exception | None = None
     deaths: list[str] = []
     ends = executor.run(

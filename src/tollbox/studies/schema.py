@@ -51,7 +51,6 @@ def key(kind: Kind, help: str, default: Any = None, name: str = "") -> Any:
 
 
 def keys(table: type) -> tuple[Key, ...]:
-    """Return the keys of a table, in order."""
     found = []
     for field in dataclasses.fields(table):
         if "key" in field.metadata:
@@ -61,7 +60,6 @@ def keys(table: type) -> tuple[Key, ...]:
 
 
 def find(table: type, name: str) -> Key:
-    """Return the key of a table by its name."""
     return next(each for each in keys(table) if each.name == name)
 
 

@@ -279,7 +279,6 @@ class GoalSpec(schema.GoalTable):
         return Goal(self.flagged, self.target)
 
     def for_label(self, label: int) -> Goal:
-        """Return the goal for an image of a class."""
         return self.goal.for_label(label)
 
     @classmethod

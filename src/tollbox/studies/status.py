@@ -131,7 +131,6 @@ class StudyStatus:
         return found
 
     def _image(self, cell: int) -> int:
-        """Return which of the study's images a cell has."""
         series, rest = divmod(cell, self.record.width)
         if self.record.kept is None:
             return rest % len(self.images)

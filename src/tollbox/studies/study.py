@@ -31,7 +31,6 @@ from .toml import Item, Key, Source, parsed, read_text
 
 
 def study_text(study: Study) -> str:
-    """Return the TOML text of a study."""
     tables = [
         ("", written(StudyTable, {**vars(study.execution), **vars(study)})),
         ("[images]", study.images.values()),
@@ -193,7 +192,6 @@ class Study:
 
     @property
     def workers(self) -> int:
-        """Number of processes that share the cells."""
         workers = self.execution.workers
         return workers if isinstance(workers, int) else workers.count
 

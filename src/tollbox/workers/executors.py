@@ -41,7 +41,6 @@ CHECK_SECONDS = 0.2
 
 
 def cores() -> int:
-    """Return the number of cores that this process may use."""
     limited = hasattr(os, "sched_getaffinity")
     return len(os.sched_getaffinity(0)) if limited else os.cpu_count() or 1
 

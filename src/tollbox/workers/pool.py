@@ -56,7 +56,6 @@ class Workers(ProcessPool):
         self._stopper = Stopper()
 
     def stop(self, reason: Stop = Stop.INTERRUPTED) -> None:
-        """Stop all cells after the batches in progress."""
         self._stopper(reason)
 
     def run_cells(
@@ -98,8 +97,6 @@ class Workers(ProcessPool):
 
 
 class _CellCoordinator:
-    """Hands out cells to workers, and collects their results."""
-
     def __init__(self, cells: Iterable[Cell], count: int, stopper: Stopper) -> None:
         self._sized = isinstance(cells, Sized)
         self._waiting = enumerate(cells)
@@ -172,8 +169,6 @@ def _lost(index: int, cell: Cell, reason: str) -> Result:
 
 @dataclass
 class _CellJob:
-    """The work of one worker: as many cells as it can get."""
-
     number: int
     memory: float
     """Share of the memory that this worker may use."""

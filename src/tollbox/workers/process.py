@@ -140,7 +140,6 @@ class ProcessPool(WorkerPool[ProcessHandle]):
 
 
 def serve(connection: Connection, threads: int, precision: TF32Setting) -> None:
-    """Run the jobs of a `ProcessPool`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:

@@ -77,7 +77,6 @@ def _is_count(value: float, most: float = math.inf) -> bool:
 
 
 def pack_answers(answers: Sequence[Answered]) -> bytes:
-    """Return the labels of a batch as bytes."""
     head = np.array([(a.cell, a.ask, a.run, a.first, len(a.labels)) for a in answers], "<i8")
     distances = np.array([a.distance for a in answers], "<f8")
     labels = np.concatenate([a.labels for a in answers]).astype("<i8")
@@ -117,7 +116,6 @@ class Trace:
 
 
 def pack_trace(result: Result) -> tuple[bytes, bytes]:
-    """Return the account and the steps of a run as bytes."""
     account = {
         "counts": result.ledger.counts,
         "alarms": result.ledger.alarms_in,

@@ -200,7 +200,6 @@ class StudyRecord:
 
     @property
     def cells(self) -> int:
-        """Number of cells in this folder."""
         return self.cells_of(0, len(self.series))
 
     def cells_of(self, first: int, last: int) -> int:
