@@ -13,7 +13,7 @@ import pytest
 
 import tollbox as tb
 from tollbox import testing
-from tollbox.attacks.catalogue import ATTACKS
+from tollbox.attacks.preset_settings import ATTACKS
 from tollbox.attacks.presets import PRESETS
 from tollbox.parts import registry
 from tollbox.studies.study import Study

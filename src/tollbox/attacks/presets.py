@@ -1,7 +1,7 @@
 """Presets: attacks by name, with what a reader needs to know about each.
 
 1. What code needs to know about a preset is a field, and is never read from the name.
-2. `catalogue.py` has the attack of each preset, with all its settings. It is imported when an
+2. `preset_settings.py` has the attack of each preset, with all its settings. It is imported when an
    attack is first needed, so that presets can be listed without torch.
 3. A bare name is the vanilla attack. `+as` has asymmetric search, `+agrest` asymmetric gradient
    estimation, `a-` everything that can be asymmetric, `-original` the form of the attack's authors
@@ -78,7 +78,7 @@ class Preset:
 
     @property
     def attack(self) -> Attack:
-        from .catalogue import ATTACKS
+        from .preset_settings import ATTACKS
 
         return ATTACKS[self.name]
 
