@@ -21,7 +21,7 @@ import tollbox as tb
 from tollbox.report import DistanceRule, statistics, summary
 from tollbox.report import gallery as gallery_module
 from tollbox.report.figures import write_figures
-from tollbox.report.page import page_data, usual_level
+from tollbox.report.page import page_data, rounded, usual_level
 from tollbox.report.paper_table import PaperTable, paper_table
 from tollbox.report.runs import series_of
 from tollbox.report.table_files import comma_separated, latex, markdown
@@ -93,6 +93,11 @@ def table(found: tb.studies.StudyResults) -> PaperTable:
 
 
 @pytest.mark.slow
+def test_numbers_of_a_page_are_plain_and_short() -> None:
+    given = {"a": np.int64(3), "b": [np.float64(1 / 3), math.inf, True], "c": np.arange(2)}
+    assert json.dumps(rounded(given)) == '{"a": 3, "b": [0.33333, null, true], "c": [0, 1]}'
+
+
 def test_the_table_is_that_of_the_results(
     found: tb.studies.StudyResults, table: PaperTable
 ) -> None:

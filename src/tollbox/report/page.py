@@ -88,7 +88,7 @@ def rounded(value: Any) -> Any:
         return [rounded(each) for each in value]
     if isinstance(value, float):
         return float(f"{value:.5g}") if math.isfinite(value) else None
-    return value
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def page_data(
