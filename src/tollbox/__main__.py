@@ -1,8 +1,8 @@
-"""The console script and `python -m tollbox`.
+"""The entry point of the console script and of `python -m tollbox`.
 
-Ctrl-C (or SIGTERM) during imports, which take seconds with torch, ends with one message and exit
-code 130 (143). Libraries swallow a KeyboardInterrupt while they are imported, so the signal handler
-itself ends the process, which has nothing to lose yet.
+Ctrl-C (or SIGTERM) during imports, which take seconds with torch, prints one message and exits with
+code 130 (143). Some libraries swallow a KeyboardInterrupt during import, so the signal handler
+itself exits the process; there is nothing to save yet.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ from typing import Any
 def lazy_names(
     package: str, where: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` of a package. `where` has the module of each name,
-    relative to the package; an empty one if the name is a submodule itself."""
+    """Return `__getattr__` and `__dir__` for a package. `where` maps each name to its module,
+    relative to the package; an empty module means that the name itself is a submodule."""
 
     def get(name: str) -> Any:
         if name not in where:

@@ -1,7 +1,7 @@
-"""For authors of attacks: what an attack yields and receives, cells, the engine, and parts.
+"""The interface for attack authors: queries, answers, cells, the engine, and parts.
 
-An attack is a function of a `Problem` that yields `Ask` objects and receives `Answers`. A class
-with the decorator `register` can be named as a part in study files.
+An attack is a function of a `Problem` that yields `Ask` objects and receives `Answers`. Study files
+can name any class decorated with `register` as a part.
 """
 
 from __future__ import annotations

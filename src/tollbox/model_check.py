@@ -1,12 +1,12 @@
 """The model check: whether a model is fit to be measured, and whether its answers are exact.
 
-1. It runs before a run, on a few images, with some tens of batches at most, which are not charged.
-   A metered model is not probed: each row would be a query.
-2. The same rows are sent again, in other places, among other neighbours, and in all batch shapes
+1. It precedes a run, uses a few images, and takes at most a few dozen batches, which are not
+   charged. A metered model is not probed: each row would be a query.
+2. The same rows are sent again, in other positions, among other neighbours, and in all batch shapes
    that a run would use. A label that changes makes the model unfit: results would depend on the
    batch. A network must also be in eval mode. Each finding is a sentence.
 3. Labels rarely change where logits change in the last bits. So the network's outputs are compared
-   bit for bit where they are known (`Model.outputs`): that is `Exactness`.
+   bit for bit where they are known (`Model.outputs`); the result is an `Exactness`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ HOW = {
     NEIGHBOURS: "sent among other images",
     SHAPE: "sent in a batch of another shape",
 }
-"""What a row may depend on, and how its images were sent again."""
+"""What an answer may depend on, and how the images were sent again to test it."""
 
 
 class Examined(NamedTuple):
@@ -53,7 +53,7 @@ class Examined(NamedTuple):
 
 
 def check_model(model: Model, images: Tensor, batch_size: int) -> list[str]:
-    """Return the reasons why a model is unfit; `images` are a few, (n, c, h, w)."""
+    """Return the reasons why a model is unfit, from a few images (n, c, h, w)."""
     model = as_model(model)
     check_whole("batch_size", batch_size, 1, LARGEST_BATCH)
     is_tensor = isinstance(images, Tensor)
@@ -64,7 +64,7 @@ def check_model(model: Model, images: Tensor, batch_size: int) -> list[str]:
 
 
 def shapes_of(model: Model, batch_size: int, one_shape: bool = False) -> list[int]:
-    """Return the batch shapes of a run, increasing."""
+    """Return the batch shapes of a run in increasing order."""
     return Sender(model, batch_size, one_shape, metered=False).shapes
 
 
@@ -105,13 +105,13 @@ def examine(
 
 
 class _Comparison:
-    """A model that answers the same rows in many ways."""
+    """A comparison of a model's answers to the same rows, sent in different ways."""
 
     def __init__(self, model: Model, images: Tensor, size: int) -> None:
         self._model, self._pool = model, _pool(images, 2 * size, model)
         self._size, self._whole = size, torch.arange(size)
         self.seen, self.digest = Seen.LABELS, ""
-        self._asked: Callable[[Tensor], Tensor] = model  # later for logits, if they are known
+        self._asked: Callable[[Tensor], Tensor] = model  # replaced by `outputs` if logits are known
         self.compared = dict.fromkeys(HOW, 0)
         """Maximum number of rows that were compared, by kind."""
 
@@ -154,8 +154,8 @@ class _Comparison:
 
 
 def probes(shape: int, size: int, *, thorough: bool) -> Iterator[tuple[str, Tensor]]:
-    """Yield batches of `shape` rows, by their numbers in the pool, and what each tests. From `size`
-    on, the pool has other neighbours, of which the last is grey."""
+    """Yield what each batch tests and its `shape` rows, as numbers in the pool. From row `size` on,
+    the pool has other neighbours; the last row is grey."""
     rows = torch.arange(shape)
     yield PLACE, rows.flip(0)
     yield NEIGHBOURS, torch.where(rows % 2 == 0, rows, rows + size)
@@ -166,7 +166,7 @@ def probes(shape: int, size: int, *, thorough: bool) -> Iterator[tuple[str, Tens
         for _ in range(3):
             yield PLACE, torch.randperm(shape, generator=generator)
         yield NEIGHBOURS, torch.where(rows % 2 == 1, rows, rows + size)
-        yield NEIGHBOURS, torch.where(few, rows, 0)  # as padding is
+        yield NEIGHBOURS, torch.where(few, rows, 0)  # like padding
         yield NEIGHBOURS, torch.where(few, rows, 2 * size)
         yield NEIGHBOURS, torch.zeros_like(rows)
 
@@ -230,7 +230,7 @@ def exact_choice(model: Model, images: Tensor, batch_size: int | None) -> tuple[
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Give torch `count` threads while entered: sums on a CPU may depend on their number."""
+    """Run the block with `count` threads of torch: sums on a CPU may depend on the number."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

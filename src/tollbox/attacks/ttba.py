@@ -1,12 +1,11 @@
 """TtBA (Wang, Zuo, Huang, Chen 2025): two thirds of the bridge between two directions.
 
-Iteration t: estimate the normal n at the boundary point x_t, with v the unit vector from x* to x_t
-and R = |x_t - x*|. The directions v(k) = unit((1 - k) v + k n) are a bridge from v to n. At the
-radius R they are adversarial up to some k_bridge, which a search over k finds. The next direction
-is v(k) at two thirds of it: for a plane the boundary would be closest along the middle of the
-bridge, and the authors measured two thirds on networks. (A short bridge, up to 0.1, is followed for
-nine tenths; between 0.1 and 0.2 the share is interpolated.) The line from there to the source is
-searched.
+Iteration t: estimate the normal n at the boundary point x_t. Let v be the unit vector from x* to
+x_t, and R = |x_t - x*|. The directions v(k) = unit((1 - k) v + k n) form a bridge from v to n. A
+search over k finds k_bridge, up to which they are adversarial at radius R. The next direction is
+v(k) at k = 2/3 k_bridge: a plane boundary would be closest at half of k_bridge, but the authors
+measured 2/3 on networks. (The share is 9/10 for a short bridge, up to 0.1, and is interpolated
+between 0.1 and 0.2.) A search along the line from there to the source follows.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from .descent import Descent, Move, Project
 
 SHORT_BRIDGE, LONG_BRIDGE = 0.1, 0.2
 SHORT_SHARE, LONG_SHARE = 0.9, 2 / 3
-"""Shares followed of a bridge up to SHORT_BRIDGE, and of one from LONG_BRIDGE on."""
+"""Shares of k_bridge to follow if it is at most SHORT_BRIDGE, and at least LONG_BRIDGE."""
 
 
 def step_of(bridge: float) -> float:
@@ -41,7 +40,7 @@ def step_of(bridge: float) -> float:
 
 
 class Bridge(Path):
-    """The path x* + R v(k), k from 0 to 1; only the device knows the length of v(k)."""
+    """The path x* + R v(k), k from 0 to 1; the norm that scales v(k) stays on the device."""
 
     def __init__(self, source: Tensor, start: Iterate, normal: Tensor) -> None:
         self.start, self._source, self._normal = start, source, normal

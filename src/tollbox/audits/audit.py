@@ -4,8 +4,8 @@
    with the same arguments resumes it after any stop.
 2. Images that are given in memory are kept in the folder (`images.npz`), so that its page can be
    made anywhere, without the model.
-3. Criteria (ε, worth, policy) apply to the recorded answers: they change nothing that is run.
-4. Whenever a run stops, audit.json is written with all results, and audit.html, which shows them.
+3. Criteria (ε, worth, policy) apply to the recorded answers: they do not change what is run.
+4. Whenever a run stops, the audit writes all results to audit.json and a page to audit.html.
 """
 
 from __future__ import annotations
@@ -98,11 +98,11 @@ def audit(
     out: folder for the records, audit.json and audit.html. The same call with the same arguments
         resumes the audit in it.
     budget: maximum cost of an attack on one image if all answers cost 1 (default: 2000, and 5000
-        for large images); at other prices it grows as `tollbox.audits.suite` says.
-    worth: what a changed image is worth to an attacker, for the price above which no attack pays.
+        for large images); `tollbox.audits.suite` has the factors for other prices.
+    worth: value of a changed image to an attacker; sets the price above which no attack pays.
     epsilon: distances that count as success: ℓ2, or "4/255" for steps of 8-bit pixels.
-    policy: prices that grow, as a CSV or tb.Prices.escalating, which are also reported.
-    flagged: the flagged classes; default: the image's own.
+    policy: escalating prices, a CSV or tb.Prices.escalating, at which to report costs as well.
+    flagged: the flagged classes (default: the image's own class).
     time_limit: seconds after which the run stops; the results of finished attacks are reported.
     tell: function that receives events (`tollbox.studies.events.Event`).
     """
@@ -143,7 +143,7 @@ def audit(
 
 
 def options_of(time_limit: float) -> Options:
-    """Return how an audit is run: series by series if there is a time limit."""
+    """Return the options of an audit's run: series by series if there is a time limit."""
     return Options(time_limit=time_limit, in_order=math.isfinite(time_limit))
 
 
@@ -156,7 +156,7 @@ def settings_of(budget: float, images: Tensor, criteria: Criteria) -> dict[str, 
 def start(
     loaded: StudyInputs, folder: Path, budget: float, criteria: Criteria, made_by: str = "audit"
 ) -> None:
-    """Create the study of an audit in a folder, unless it is there."""
+    """Create the study of an audit in a folder, unless it exists."""
     if not holds(loaded.study, folder):
         settings = settings_of(budget, loaded.images.images, criteria)
         create(loaded, folder, made_by, settings=settings)
@@ -165,7 +165,7 @@ def start(
 def _image_set(
     images: Tensor | Iterable[Tensor], labels: Tensor | Iterable[int], names: Sequence[str]
 ) -> ImageSet:
-    """Return images and labels as a study has them; raise InputError if they are invalid."""
+    """Return images and labels as an image set; raise InputError if they are invalid."""
     try:
         stack = images if isinstance(images, Tensor) else torch.stack(list(images))
         stack = stack.detach().to("cpu", torch.float32)
@@ -206,8 +206,8 @@ def conclude(
 ) -> Audit:
     """Write audit.json and audit.html of a folder, and return the results.
 
-    Criteria that are not given are those with which the audit was started. `loaded` is the study,
-    if it is in memory; `other` is the folder of an audit to compare with.
+    Criteria default to those with which the audit was started. `loaded` is the study, if it is in
+    memory; `other` is the folder of an audit to compare with.
     """
     check_replaceable(folder / PAGE, GENERATOR)
     with ExitStack() as opened:

@@ -1,4 +1,4 @@
-"""The criteria of an audit: at which ε, for which worth and under which policy costs are reported.
+"""The criteria of an audit: the ε, the worth and the policy for which it reports costs.
 
 None of them changes what is run, so you can change them for a finished audit.
 
@@ -6,8 +6,8 @@ None of them changes what is run, so you can change them for a finished audit.
    steps of 8-bit pixels: 4/255 x √(values of an image).
 2. The default levels are five powers of two of such steps: from the first that at least a tenth of
    the images reach, up to the first that all reach.
-3. The headline is the smallest level that at least three in four of the images reach; otherwise the
-   one that most reach.
+3. The headline is the smallest level that at least three quarters of the images reach; if there is
+   none, the level that the most images reach.
 4. A policy is a CSV of prices that grow with the number of flagged answers (data/price_tables.py).
 """
 
@@ -33,7 +33,7 @@ MOST_LEVELS = 5
 FEWEST_REACHED = 0.1
 HEADLINE_REACHED = 0.75
 DEFAULT_STEPS = 8.0
-"""The level, in steps, if no image was reached."""
+"""Level, in steps, if less than `FEWEST_REACHED` of the images reach any level."""
 LEAST, MOST = 1e-15, 1e15
 """Bounds of a worth or an ε, beyond which sums would overflow."""
 EPSILON = "ℓ2 distances above 0 (1e-15 to 1e15), as 0.5,1, or steps of 8-bit pixels, as 2/255,4/255"
@@ -69,12 +69,12 @@ class Policy:
 
 @dataclass(frozen=True)
 class Criteria:
-    """ε, worth and policy."""
+    """The ε, the worth and the policy for which an audit reports costs."""
 
     worth: float | None = None
     """What a changed image is worth to an attacker."""
     epsilons: tuple[str, ...] = ()
-    """ε as they are given; empty for the default levels."""
+    """ε as the caller gives them; empty for the default levels."""
     policy: Policy | None = None
 
     def __post_init__(self) -> None:
@@ -90,7 +90,7 @@ class Criteria:
         epsilon: str | float | Iterable[str | float] | None = None,
         policy: str | Path | Prices | None = None,
     ) -> Criteria:
-        """Return the criteria that a caller specifies; texts may have several ε."""
+        """Return the criteria that a caller specifies; a string may list several ε."""
         named = None
         if isinstance(policy, Prices):
             if policy.escalation is None:
@@ -120,9 +120,9 @@ class Criteria:
         return cls(values["worth"], tuple(values["epsilons"]), policy)
 
     def levels(self, smallest: Values, values: int) -> list[float]:
-        """Return the ε in rising order (rules 1 and 2).
+        """Return the ε in ascending order (rules 1 and 2).
 
-        `smallest` has the smallest distance of each image, `values` is the size of an image.
+        `smallest` has each image's smallest distance; `values` is the number of values in an image.
         """
         if self.epsilons:
             return sorted({distance(text, values) for text in self.epsilons})
@@ -140,12 +140,12 @@ def _shares(levels: Sequence[float], smallest: Values) -> list[float]:
 
 
 def _first(shares: Sequence[float], enough: float) -> int:
-    """Return the place of the first share that is `enough`, otherwise of the largest."""
+    """Return the index of the first share of at least `enough`, else of the largest share."""
     return next((n for n, share in enumerate(shares) if share >= min(enough, max(shares))), 0)
 
 
 def headline(levels: Sequence[float], *smallest: Values) -> int:
-    """Return the place of the headline level (rule 3); several audits must all reach it."""
+    """Return the index of the headline level (rule 3); several audits must all reach it."""
     each = [_shares(levels, one) for one in smallest]
     return _first([min(shares) for shares in zip(*each, strict=True)], HEADLINE_REACHED)
 

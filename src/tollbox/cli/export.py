@@ -22,7 +22,7 @@ class ExportOptions:
     format: Annotated[Format, Parameter(show_choices=True)] = "csv"
     """csv or parquet, which needs `pip install 'tollbox[parquet]'`."""
     price: float | None = None
-    """c* to count the recorded answers with, instead of that of the run; or inf."""
+    """c* at which to price the recorded answers, or inf. Default: that of the run."""
 
 
 def export(folder: Folder, /, options: ExportOptions = ExportOptions()) -> int:  # noqa: B008

@@ -18,7 +18,7 @@ PAGE = "report.html"
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions:
     out: Path | None = None
-    """The page. Default: report.html, in the study's folder."""
+    """File for the page. Default: report.html, in the study's folder."""
     figures: Path | None = None
     """A folder for the figures (SVG, PDF, PNG) and tables (CSV, md, tex)."""
     reading: Annotated[ReadingName, Parameter(metavar="READING")] = "hard"
@@ -27,8 +27,8 @@ class ReportOptions:
     against: str | None = None
     """The attack that the ranking compares with. Default: the study's first."""
     floors: Path | None = None
-    """A CSV with the columns image (its hash) and distance: distances known to suffice, for O of
-    the ranking."""
+    """CSV with the columns image (its hash) and distance: distances known to be reachable, used for
+    O in the ranking."""
 
 
 def report(folder: Folder, /, options: ReportOptions = ReportOptions()) -> int:  # noqa: B008

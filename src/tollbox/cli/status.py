@@ -25,7 +25,7 @@ NARROWEST_TABLE = 60
 
 
 def status(folder: Folder, /, *, json: Annotated[bool, JSON] = False) -> int:
-    """Show the progress of a study; it may be running."""
+    """Show the progress of a study, even while it is running."""
     from ..studies.status import StudyStatus
 
     with StudyStatus(folder) as study:

@@ -1,7 +1,7 @@
 """A cell: one attack on one image under one price; the unit of a run, a study and a store.
 
-Settings are checked when a cell is made, and what depends on the model or on other cells by
-`check`, before the first query.
+The constructor checks the settings. `check` checks what depends on the model or on other cells,
+before the first query.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Cell:
     norm: Metric = Metric.L2
     """The metric of distances; 'l2' and 'linf' are accepted."""
     goal: Goal = field(default_factory=Goal)
-    """Which labels are flagged and which adversarial; by default any class except the source."""
+    """Which labels are flagged and which are adversarial; by default only the source is flagged."""
     mask: Tensor | None = field(default=None, repr=False)
     """Which pixels may change, (h, w), (1, h, w) or (c, h, w), bool; None for all."""
     detection: Detection | None = None
@@ -77,14 +77,14 @@ class Cell:
 
     @property
     def aim(self) -> Goal:
-        """The goal, with its target and for its label."""
+        """The goal with the cell's target and label filled in."""
         return aim(self.label, self.target, self.goal)
 
     def check(
         self, model: Model, name: str, shape: tuple[int, ...] | None = None
     ) -> tuple[int, ...]:
-        """Raise InputError if this cell cannot be run with images of `shape`; return its shape. A
-        message calls the image `name`."""
+        """Return the image's shape; raise InputError if this cell cannot be run with images of
+        `shape`. Messages call the image `name`."""
         check_image(self.image, name)
         check_label(self.label, model.classes, f"the label of {name}")
         if model.classes is not None:
@@ -105,7 +105,7 @@ class Cell:
         return own_shape
 
     def _check_goal(self, model: Model, name: str) -> None:
-        """Raise InputError unless the model has the classes of the goal, and one to reach."""
+        """Raise InputError unless the model has the goal's classes and at least one to reach."""
         if self.target is not None:
             given = f"the target of {name} is {self.target}, and that of its goal "
             same = self.goal.target in (None, self.target)
@@ -119,7 +119,7 @@ class Cell:
 
 
 def check_image(image: Tensor, name: str) -> None:
-    """Raise InputError unless it is one finite image (c, h, w) in [0,1]."""
+    """Raise InputError unless `image` is one finite image (c, h, w) in [0,1]."""
     given = f"{name} is a {type(image).__name__}"
     expect(isinstance(image, Tensor), given, "a tensor (c, h, w)")
     given = f"{name} has shape {tuple(image.shape)}"
@@ -130,7 +130,7 @@ def check_image(image: Tensor, name: str) -> None:
 
 
 def check_label(label: int, classes: int | None, name: str) -> None:
-    """Raise InputError unless it is a class of the model."""
+    """Raise InputError unless `label` is a class of the model."""
     given = f"{name} is {shown(label)}"
     expect(isinstance(label, int) and not isinstance(label, bool), given, "an integer")
     expected = "0 or more" if classes is None else f"0 to {classes - 1}"

@@ -1,11 +1,11 @@
-"""Devices: which one torch can use, how images get there, memory, fused kernels, TF32, CUDA graphs.
+"""Devices: selection, transfers of images, memory, fused kernels, TF32, and CUDA graphs.
 
 1. On a CPU a network allocates and frees its activations, megabytes each, for every batch. By
    default the C library returns them to the system, which maps and clears them page by page the
    next time. For a small network that takes as long as computing; `keep_freed` prevents it.
 2. TF32: torch has two interfaces, `allow_tf32` and, since 2.9, `fp32_precision`. Reading the first
-   raises after the second was set. So a setting is read and restored through the first as long as
-   that can be read, and else through the second.
+   raises after the second was set. So a setting is read and restored through the first interface
+   while that is readable, otherwise through the second.
 3. A CUDA graph records the launches of many small kernels once and replays them as one. It has its
    own memory: inputs and outputs are copied, so that a replay on the same stream may follow
    immediately. So all graphs can share one memory pool.
@@ -27,12 +27,12 @@ from ..errors import InputError
 from .validation import shown
 
 OUT_OF_MEMORY = ("can't allocate memory", "CUDA error: out of memory", "_STATUS_ALLOC_FAILED")
-"""Texts of a RuntimeError: of torch on the CPU, where a process cannot even start to use the GPU,
-and of cuBLAS and cuDNN."""
+"""Messages of a RuntimeError when memory runs out: from torch on the CPU, from a process that
+cannot even initialise the GPU, and from cuBLAS and cuDNN."""
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """Constants of glibc's malloc.h."""
 KEPT_AT_MOST, LARGEST_KEPT = 2**31 - 1, 32 * 2**20
-"""Bytes kept free at the end of the heap, and in one allocation: the maxima of glibc."""
+"""Bytes kept free at the end of the heap, and the largest allocation kept: glibc's maxima."""
 WARM_UP_RUNS = 3
 """Calls before a graph is recorded, in which libraries choose kernels and functions compile."""
 
@@ -64,8 +64,8 @@ def to_device(image: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor
 
 @lru_cache(maxsize=1)
 def keep_freed() -> bool:
-    """Make this process keep freed memory for the next batch; return whether it worked, which it
-    does only with the C library of Linux (glibc)."""
+    """Make this process keep freed memory for the next batch. Return whether that worked: only the
+    C library of Linux (glibc) supports it."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
@@ -94,7 +94,7 @@ def _kernels() -> Any:
 
 
 def kernels_for(like: Tensor) -> Any:
-    """Return the module kernels.py for a tensor on a CUDA device, if triton is there; else None."""
+    """Return the module kernels.py for a CUDA tensor if triton is installed; otherwise None."""
     return _kernels() if like.is_cuda else None
 
 
@@ -121,7 +121,7 @@ def set_tf32(setting: TF32Setting) -> None:
 
 
 def tf32_turned(on: bool) -> TF32Setting:
-    """Return the setting for on or off, in the interface that can be set now."""
+    """Return the setting that turns TF32 on or off, for the interface in use."""
     if isinstance(tf32_setting()[0], bool):
         return on, on
     return ("tf32", "tf32") if on else ("ieee", "ieee")

@@ -34,7 +34,7 @@ class Goal:
     """What an attack has to achieve: leave the flagged labels, or reach a target."""
 
     flagged: frozenset[int] | None = None
-    """Labels on the source side; None for the image's class."""
+    """The flagged labels; None for the image's class."""
     target: int | None = None
     """The class to reach; None for any class that is not flagged."""
 
@@ -48,12 +48,12 @@ class Goal:
 
     @classmethod
     def leave(cls, labels: Iterable[int]) -> Goal:
-        """Return the goal of any label outside a set of flagged labels."""
+        """Return the goal to reach any label outside a set of flagged labels."""
         return cls(_checked(labels))
 
     @classmethod
     def reach(cls, target: int, flagged: Iterable[int] | None = None) -> Goal:
-        """Return the goal of one class; `flagged` is a set of labels, or the image's class."""
+        """Return the goal to reach one class; `flagged` defaults to the image's class."""
         return cls(None if flagged is None else _checked(flagged), target)
 
     def for_label(self, label: int) -> Goal:
@@ -93,7 +93,7 @@ class Goal:
         expect(len(flagged) < classes, given, expected, input="flagged")
 
     def flagged_text(self, shown: Callable[[int], str] = str) -> str:
-        """Return the flagged set in a few words, as "classes 3, 5"; `shown` formats a class."""
+        """Return the flagged set in a few words, e.g. "classes 3, 5"; `shown` formats a class."""
         if self.flagged is None:
             return ""
         labels = sorted(self.flagged)
@@ -109,7 +109,7 @@ def aim(label: int, target: int | None, goal: Goal | None) -> Goal:
 
 
 def _checked(labels: Any) -> frozenset[int]:
-    """Return labels as a set, or raise InputError unless they are classes."""
+    """Return labels as a set; raise InputError unless all are classes."""
     if hasattr(labels, "tolist"):
         labels = labels.tolist()
     several = isinstance(labels, Iterable) and not isinstance(labels, str)

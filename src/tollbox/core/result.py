@@ -2,9 +2,9 @@
 
 1. `distance_at(B)` is what a run with budget B would have reached. A row counts if it would have
    been sent under B: what was spent before it, plus the most expensive answer, fits into B.
-2. Without an adversarial point the distance is infinite, and medians count it so. They leave out
-   images that the model misclassifies anyway (`misclassified`), and runs that an error, the clock
-   or an interruption stopped before the cost in question (`unknown_at`).
+2. Without an adversarial point the distance is infinite, also in medians. Medians exclude images
+   that the model misclassifies anyway (`misclassified`), and runs that an error, the time limit or
+   an interruption stopped before the cost in question (`unknown_at`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .prices import Prices
 
 By = Literal["cost", "source", "queries"]
-"""What distances are given against: cost, flagged queries or queries."""
+"""Quantity against which distances are reported: cost, flagged queries or queries."""
 Values = NDArray[np.float64]
 AXES: tuple[By, ...] = ("cost", "source", "queries")
 
@@ -41,10 +41,10 @@ AXES: tuple[By, ...] = ("cost", "source", "queries")
 def needed(
     improvements: Sequence[Improvement], prices: Prices, by: By = "cost", alarm_price: float = 0.0
 ) -> Values:
-    """Return the cost (flagged queries, queries) from which on each improvement counts (rule 1);
-    the values increase under any prices."""
+    """Return the cost (flagged queries, queries) at which each improvement starts to count (rule
+    1); the values increase under any prices."""
     if by == "cost":
-        # The answer itself is adversarial, so it is not flagged: as many were before it as after.
+        # The answer itself is adversarial, so not flagged: the flagged count before it is the same.
         counts = [[row.queries - row.source, row.source] for row in improvements]
         highest = prices.highest_next(np.array(counts, np.int64).reshape(-1, 2))
         before = np.array([row.cost_before for row in improvements], float)
@@ -55,14 +55,14 @@ def needed(
 
 
 def reached_at(needs: Values, distances: Values, values: Values | float) -> Values:
-    """Return the distance reached at each of `values`, where `distances` count from `needs` on; it
-    is infinite before the first."""
+    """Return the distance reached at each of `values`; each of `distances` counts from its entry in
+    `needs`. Before the first one, the distance is infinite."""
     reached = np.append(math.inf, distances)
     return np.asarray(reached[np.searchsorted(needs, values, side="right")])
 
 
 def check_axis(by: By) -> None:
-    """Raise InputError unless it is one of `AXES`."""
+    """Raise InputError unless `by` is one of `AXES`."""
     known = isinstance(by, str) and by in AXES
     require(known, "by", by, "'cost', 'source' or 'queries'")
 
@@ -132,7 +132,7 @@ class Result:
     limits: Limits
     seed: int = 0
     warnings: tuple[str, ...] = ()
-    """Caveats of the numbers, e.g. that a lack of memory changed the batch shape."""
+    """Caveats about the numbers, e.g. that a lack of memory changed the batch shape."""
     norm: Metric = Metric.L2
     """The metric of the distances."""
     first_alarm: FirstAlarm | None = None
@@ -252,7 +252,7 @@ class Results(Sequence[Result]):
         return [r for r in self.counted if not (r.stop.cut_short and value > r.known_up_to(by))]
 
     def unknown_at(self, value: float, by: By = "cost") -> int:
-        """Return how many runs an error, the clock or an interruption stopped before `value`."""
+        """Return how many runs an error, time limit or interruption stopped before `value`."""
         return len(self.counted) - len(self._known_at(value, by))
 
     def _distances(self, value: float, by: By) -> list[float]:

@@ -35,12 +35,12 @@ class Stop(enum.StrEnum):
 
     @property
     def unfinished(self) -> bool:
-        """Whether the clock or an interruption stopped the run, so that it can be resumed."""
+        """Whether the time limit or an interruption stopped the run, so that it can be resumed."""
         return self in (Stop.TIME_LIMIT, Stop.INTERRUPTED)
 
     @property
     def cut_short(self) -> bool:
-        """Whether the reason says nothing about the image, which then counts up to its cost."""
+        """Whether the reason is unrelated to the image, which then counts only up to its cost."""
         return self.failed or self.unfinished
 
     @property

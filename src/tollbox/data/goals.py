@@ -1,4 +1,4 @@
-"""What the goal of an attack reads from files: images to start from, and masks of pixels.
+"""Files that belong to the goal of an attack: images to start from, and pixel masks.
 
 1. A target class needs a start: random noise hardly ever has a class of your choice.
 2. A start is one image for all, or an `.npz` file whose image i belongs to image i. It has the size
@@ -52,7 +52,7 @@ def check_target(target: int | None, images: ImageSet, classes: int | None) -> N
 
 
 def load_starts(start: Path | None, images: ImageSet, limit: int | None) -> list[Tensor | None]:
-    """Return the image to start from for each image, or None for each without `start`."""
+    """Return the image to start from for each image; each is None if `start` is None."""
     count, shape = len(images), tuple(images.images.shape[1:])
     if start is None:
         return [None] * count
@@ -77,7 +77,7 @@ def _size(shape: Sequence[int]) -> str:
 
 
 def load_masks(path: Path | None, images: ImageSet) -> list[Tensor | None]:
-    """Return the mask of each image, (h, w) of bool, or None for each without a path."""
+    """Return the mask of each image, (h, w) of bool; each is None if `path` is None."""
     if path is None:
         return [None] * len(images)
     size = tuple(images.images.shape[-2:])

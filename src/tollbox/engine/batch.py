@@ -7,8 +7,8 @@
 4. Labels, distances and any other values that wait to be read cross to the host in one transfer
    per batch; waiting for it is the only synchronisation.
 5. Cells share a fixed part of the memory of the model's device (`memory_for_points`).
-6. Answers are delivered to a cell that still waits for them. Rows from the first one that the model
-   could not decide on count as not answered.
+6. Only a cell that still waits for answers receives them. The first row that the model could not
+   decide on, and those after it, count as not answered.
 7. Labels that were recorded earlier stand, whatever the model answers now. If the points differ
    from the recorded ones, the cell has diverged from its history, and they are not recorded.
 """
@@ -96,12 +96,12 @@ class RowSpan(NamedTuple):
 
     @property
     def is_awaited(self) -> bool:
-        """Whether its cell still waits for it; a cell that ended waits for nothing."""
+        """Whether its cell still waits for it; a finished cell waits for nothing."""
         return self.cell_run.pending is self.pending
 
 
 def split(spans: Sequence[RowSpan], at: int) -> tuple[list[RowSpan], list[RowSpan]]:
-    """Return the first `at` rows of all, and the others."""
+    """Split the spans after their first `at` rows, and return both parts."""
     front: list[RowSpan] = []
     back: list[RowSpan] = []
     for span in spans:
@@ -169,7 +169,7 @@ class InFlightBatch:
     steps: list[dict[str, Any]] = field(default_factory=list)
     """Accepted steps whose distances arrive with this batch."""
     ended: list[tuple[CellRun, Tensor | None]] = field(default_factory=list)
-    """Cells that ended, and the copies of their best points that arrive with this batch."""
+    """Finished cells, and the copies of their best points that arrive with this batch."""
 
     def land(self) -> NDArray[np.float64]:
         """Wait until the values have arrived, and return them."""

@@ -5,8 +5,8 @@
 2. A cell that was started earlier has a `History`. Its attack runs again from the start and sends
    the same queries. Rows in the history are answered from it, without the model.
 3. The last row of every span was recorded with its distance. If a distance differs, or a run is
-   shorter than its recording, the history is of another run (another device, another version): the
-   cell ends, and `diverged` receives the reason.
+   shorter than its recording, the history belongs to another run (another device, another version):
+   the cell stops, and `diverged` receives the reason.
 4. The rows that were recorded last are sent once more (unless the model is metered), to detect a
    model that answers differently the second time. The recorded labels stand.
 5. Alarms of a detector (alarms.py) are recorded as run `ALARMS` of their ask: for each charged row
@@ -117,8 +117,8 @@ class History:
         return recorded.between(first, last).astype(np.bool_)
 
     def confirmed(self, ask: int, run: int, first: int, labels: Labels) -> Labels:
-        """Return labels that the model gave now, replaced by the recorded ones where there are
-        any, and count the differences."""
+        """Return the model's current labels, replaced by recorded ones where those exist, and count
+        the differences."""
         recorded = self._recorded(ask, run)
         if recorded is None or recorded.rows <= first or len(labels) == 0:
             return labels

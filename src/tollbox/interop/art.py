@@ -1,11 +1,11 @@
-"""An attack of tollbox as an evasion attack of the Adversarial Robustness Toolbox (ART).
+"""A tollbox attack as an evasion attack of the Adversarial Robustness Toolbox (ART).
 
     attack = Attack("frugal", classifier, prices=tb.Prices(source=100), budget=5_000)
     adversarial = attack.generate(x, y)
     attack.results[0].ledger
 
-1. Images are arrays with the classifier's `clip_values` and layout. Without `y` the labels are what
-   the classifier answers. No ledger has these queries, or those for the labels of a targeted run.
+1. Images are arrays with the classifier's `clip_values` and layout. Without `y`, the classifier
+   gives the labels. Ledgers exclude these queries and those for the labels of a targeted run.
 2. Distances of `results` refer to pixels in [0,1]: the distances of the arrays divided by the width
    of the clip values.
 

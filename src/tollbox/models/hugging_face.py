@@ -1,14 +1,14 @@
-"""Image classifiers of Hugging Face, with their mean and std, and CLIP as a zero-shot classifier.
+"""Image classifiers from Hugging Face, with their mean and std, and CLIP as a zero-shot classifier.
 
-1. `hf:microsoft/resnet-50`, or `hf:` and a folder. No code of the hub is run. A checkpoint without
-   a trained last layer is refused.
+1. `hf:microsoft/resnet-50`, or `hf:` and a folder. Code from the hub is never run. A checkpoint
+   without a trained last layer is refused.
 2. `clip:openai/clip-vit-base-patch32`, or `clip:` and a folder. An image's class is the one whose
    prompt has the most similar embedding. The classes are the given names, or ImageNet's 1,000. The
-   prompts are embedded once, and are weights from then on.
+   prompts are embedded once; the embeddings are weights from then on.
 3. `preprocessor_config.json` is read as data, without the class that it names. `size` has a height
    and a width, or a `shortest_edge`; in older files it is a number, whose meaning depends on the
    kind of processor. With `crop_pct`, the shorter side is resized to `size / crop_pct` and the
-   centre is cut out, unless `size` is 384 or more.
+   centre is cropped, unless `size` is 384 or more.
 4. Hugging Face multiplies 8-bit values by `rescale_factor`, and subtracts 1 with `rescale_offset`,
    before it normalises. Images here are in [0,1], so mean and std include both.
 """
@@ -34,7 +34,7 @@ INTERPOLATIONS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
 SQUARE = ("ViT", "DeiT", "Beit")
 """Processors for which a single number is both the height and the width."""
 LARGE = 384
-"""The side from which `crop_pct` is not applied."""
+"""Side at and above which `crop_pct` is ignored."""
 PROMPTS_AT_ONCE = 100
 
 
@@ -93,7 +93,7 @@ def _network(
 
 
 class ChannelsFlipped(nn.Module):
-    """A network that takes blue, green, red."""
+    """An RGB wrapper for a network that takes blue, green, red."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -164,7 +164,7 @@ def _mean_and_std(settings: Settings) -> tuple[tuple[float, ...] | None, tuple[f
     scale = 255.0
     if settings.get("do_rescale", True):
         scale *= settings.get("rescale_factor", 1 / 255)
-    if abs(scale - 1) < 1e-6:  # 1/255 with the digits of a file
+    if abs(scale - 1) < 1e-6:  # 1/255, as rounded in the file
         scale = 1.0
     offset = 1.0 if settings.get("rescale_offset") else 0.0
     mean, std = settings.get("image_mean"), settings.get("image_std")

@@ -53,13 +53,13 @@ class Source:
         return self.text.partition(":")[2]
 
     def error(self, given: str, expected: str = "", remedy: str = "") -> InputError:
-        """Return the error about a model by name; `given` follows the name."""
+        """Return an InputError about this model; `given` follows its name in the message."""
         given = f"is {self.text!r}{given}"
         return InputError(given, expected=expected, remedy=remedy, input="model")
 
 
 def file_error(given: str, expected: str = "") -> FileError:
-    """Return the error about the file or folder of a model."""
+    """Return a FileError about the file or folder of a model."""
     return FileError(given, expected=expected, input="model")
 
 
@@ -105,7 +105,7 @@ class Network:
         preprocessing: Preprocessing | None = None,
         names: Sequence[str] | None = None,
     ) -> Network:
-        """Return a torch network, which runs like one of `from_torch`."""
+        """Wrap a torch network; it runs as it would under `from_torch`."""
         loaded = cls(source, network, kind="a network", options=frozenset(OPTIONS))
         shape, known = (channels, None, None), tuple(names) if names else None
         return replace(loaded, shape=shape, preprocessing=preprocessing, names=known)

@@ -31,7 +31,7 @@ OPTIONS = ("dtype", "channels_last", "compile", "cuda_graphs", "tf32")
 
 @dataclass(frozen=True)
 class Forward:
-    """Normalise, cast, forward; a class, so that it can be pickled."""
+    """The steps normalise, cast and forward; a class, so that they can be pickled."""
 
     network: Callable[[Tensor], Any]
     normalise: Normalisation
@@ -46,7 +46,7 @@ class Forward:
 
 @dataclass(frozen=True)
 class Running:
-    """How a network is run, as for `from_torch`."""
+    """The options with which a network is run, as for `from_torch`."""
 
     mean: Numbers = None
     std: Numbers = None
@@ -175,7 +175,7 @@ def prepared(
 
 
 def tensor_of(output: Any) -> Tensor:
-    """Return the tensor in an output: itself, its `logits`, the first of a tuple, or a list's."""
+    """Return an output's tensor: itself, its `logits`, its first entry, or a list as a tensor."""
     if isinstance(output, Tensor):
         return output
     if isinstance(output, Mapping):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..studies.study import Study
 
 STUDIES = resources.files("tollbox.paper") / "studies"
-"""The files: in the repository a link to `studies/paper`, in an installed package a copy."""
+"""Folder of the study files: a link to `studies/paper` in the repository, a copy when installed."""
 
 
 class Scale(enum.StrEnum):

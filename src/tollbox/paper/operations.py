@@ -1,16 +1,16 @@
 """The paper's figures about its two operations: asymmetric search (AS) and AGREST.
 
-1. Search costs (Figure 4, left): an accepted step has the cost of each phase so far. Iteration 0 is
-   the search after the start. Runs are compared in pairs: the same image and seed under both
-   attacks, with the same start and noise. The curves stop at the last iteration that nine tenths
-   of the pairs reach, and are means over those pairs, with 95 % intervals over images.
-2. Shares (Figure 4, right): the optimal share of low-cost answers is p(x*) of theory/caps.py, for a
-   plane boundary. An attack aims at it with the cosine of its schedule for the first iteration,
-   that of a random direction. A finished estimate has its share in the notes of its step. At high
-   prices AGREST plans many more than 500 queries, and the maximum number of queries stops the run
-   inside the first estimate. Then the ledger has its answers, since no other estimate started.
-3. Estimates of fewer than `FEWEST` answers are left out, and counted. An estimate without a flagged
-   answer has no information.
+1. Search costs (Figure 4, left): an accepted step records the cost of each phase so far. Iteration
+   0 is the search after the start. Runs are compared in pairs: the same image and seed under both
+   attacks, with the same start and noise. The curves stop at the last iteration that nine tenths of
+   the pairs reach, and are means over those pairs, with 95 % intervals over images.
+2. Shares (Figure 4, right): for a plane boundary, the optimal share of low-cost answers is p(x*) in
+   theory/caps.py. In its first iteration an attack aims at this share with the cosine of a random
+   direction. The notes of a step have the share of its finished estimate. At high prices AGREST
+   plans far more than 500 queries, and the maximum number of queries stops the run inside the first
+   estimate. The share then comes from the ledger, since no other estimate has started.
+3. Estimates of fewer than `FEWEST` answers are left out but counted. An estimate without a flagged
+   answer carries no information.
 4. A sweep (Figure 5) has each preset several times, with different `estimate.m`, the rate at which
    the overshoot is scheduled. Its medians are those at the budget. An infinite median is not drawn,
    and the figure says so. The marker of the preset's own m, the paper's choice, is filled.
@@ -222,7 +222,7 @@ def _shares(results: Sequence[Result], ratio: float) -> Shares:
 
 
 def first_estimate(result: Result) -> tuple[float, int] | None:
-    """Return the share of low-cost answers in a run's first estimate, and its answers."""
+    """Return the share of low-cost answers in a run's first estimate, and its number of answers."""
     for step in result.trace:
         if "share" in step.notes:
             return step.notes["share"], step.notes["estimate_queries"]
@@ -349,7 +349,7 @@ def _draw_sweep_panel(axis: Axes, panel: SweepPanel) -> None:
     axis.set(xscale="log", yscale="log")
     medians = [point.median for point in panel.points]
     ends = [end for m in medians for end in (m.value, m.high) if math.isfinite(end)]
-    top = 1.2 * max(ends, default=1.0)  # of an interval without an upper end
+    top = 1.2 * max(ends, default=1.0)  # upper end of unbounded intervals
     presets = list(dict.fromkeys(point.preset for point in panel.points))
     for number, preset in enumerate(presets):
         colour, marker = axes.COLOURS[number % len(axes.COLOURS)], MARKERS[number % len(MARKERS)]

@@ -1,4 +1,4 @@
-"""Priors on directions: which directions are worth a query before anything is known of a model.
+"""Priors on directions: which directions are worth a query before anything is known about a model.
 
 An estimate of n answers has a cosine of about sqrt(n) |g|_v with the normal g of the boundary,
 where |g|_v^2 = E<v, g>^2 is the share of the normal's energy on a random direction v of the prior.
@@ -7,8 +7,8 @@ real networks:
 
     Spectrum    frequencies below a cut, with most of the energy in brightness: networks respond to
                 light far more than to colour
-    Texture     the image's own fine texture, with a random factor at each place: to strengthen or
-                weaken existing texture is more effective than to add a new one
+    Texture     the image's own fine texture, with a random factor at each place: strengthening or
+                weakening existing texture is more effective than adding new texture
     Photo       two spectra and the texture, a third of the energy each: the default of `frugal`
     Reweighed   the current perturbation, with a random factor for each place and band. It has few
                 dimensions, so that few answers show which parts of the perturbation matter. Its
@@ -78,13 +78,13 @@ def _expand(rows: Tensor, image: Shape) -> Tensor:
 
 
 def _smooth_factors(rows: Tensor, image: Shape, cut: float) -> Tensor:
-    """Return random factors of frequencies below the cut, for each place."""
+    """Return smooth random factors, of frequencies below the cut, for each pixel."""
     return _expand(rows * constant(_low_pass, rows, *rows.shape[-2:], cut), image)
 
 
 @register(Prior)
 class Spectrum(Checked):
-    """Frequencies below `cut`; of three channels, a share `grey` of the energy is brightness."""
+    """Frequencies below `cut`; with three channels, a share `grey` of the energy is brightness."""
 
     cut: Cut = 56.0
     grey: Fraction = 0.7

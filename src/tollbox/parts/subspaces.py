@@ -3,7 +3,7 @@
 A subspace is spanned by the lowest frequencies of an orthonormal cosine transform (DCT-II) along
 each axis, of the image or of each block. Its basis is a product of two: a plane of coefficients Z
 becomes the plane A Z B^T, with A (h x h') and B (w x w') of orthonormal columns, and a plane X has
-the coefficients A^T X B. Lengths and angles are preserved. Any height and width is possible.
+the coefficients A^T X B. Lengths and angles are preserved. Any height and width will do.
 
 The paper's DCT_full is `Dct(factor)`, its DCT_8x8 `Dct(factor, block=8)`; a last block may be
 smaller. `Resize` (QEBA) is a prior, not a subspace: its columns overlap and are not orthonormal, so
@@ -15,8 +15,8 @@ it draws more of the lowest frequencies. Other priors are in priors.py.
    bytes, and all tested kernels agree. Other images are computed in planes padded with zeros.
 2. With a mask, a direction is drawn as without one, set to 0 outside the mask, and scaled to length
    1. The random numbers are the same, and all points stay within the mask. Attacks and parts start
-   a prior by `drawing_for` and get its dimension by `dimension_for`, so that a prior need not know
-   about masks.
+   a prior with `drawing_for` and get its dimension from `dimension_for`, so that a prior can ignore
+   masks.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Drawing:
     tensors: tuple[Tensor, ...] = ()
     """The tensors that depend on the image."""
     tensors_at: Callable[[Tensor], tuple[Tensor, ...]] | None = None
-    """Returns the tensors at an adversarial point, if they depend on it."""
+    """Function that returns the tensors at an adversarial point, if they depend on it."""
 
     def at(self, point: Tensor) -> Drawing:
         """Return the drawing at an adversarial point, or itself if it does not depend on it."""

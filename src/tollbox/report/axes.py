@@ -38,7 +38,7 @@ LINE_STYLES = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
 LINE_LOOKS = tuple(itertools.product(LINE_STYLES, COLOURS))
 LONGEST_NAME = 32
 LONGEST_TITLE = 60
-"""Maximum number of letters in a line of a panel's title."""
+"""Maximum number of characters in a line of a panel's title."""
 ROUND = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 """Ticks within a decade of a long axis."""
 FEW_ROUND = (1.0, 2.0, 5.0)
@@ -71,7 +71,7 @@ def draw_panels(
 
 
 def literal(name: str, longest: int | None = LONGEST_NAME) -> str:
-    """Return a name that matplotlib draws letter by letter."""
+    """Return a name that matplotlib draws literally."""
     if longest is not None and len(name) > longest:
         name = f"{name[: longest - 1]}…"
     return (" " if name.startswith("_") else "") + name.replace("$", r"\$")
@@ -89,7 +89,7 @@ def style(axis: Axes, grid: Literal["y", "both"] | None = "y") -> None:
 
 @contextmanager
 def any_letters() -> Iterator[None]:
-    """Draw letters that the font lacks as boxes, without a warning."""
+    """Draw characters that the font lacks as boxes, without a warning."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         yield

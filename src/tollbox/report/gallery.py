@@ -3,12 +3,12 @@
 1. Adversarial images are recomputed from the recorded answers, without the model. If that is not
    possible (the images are gone, the study ran on another device), the page says why. Attacks with
    a surrogate are left out, since they would need it; the page says so.
-2. All attacks and prices show the same images: first the attack with the smallest median of each
-   column, then the others. `MOST_WORK` and `MOST_BYTES` bound the time and the size of the page;
-   the first is always shown.
+2. All attacks and prices show the same images. The attack with the smallest median of each column
+   comes first, then the others. `MOST_WORK` and `MOST_BYTES` bound the time and the size of the
+   page; the first attack is always shown.
 3. All differences of a page have the same amplification, so that they can be compared.
-4. The class of an adversarial image is that of the one answer that a run with just its cost has and
-   a run with less does not. If answers are free it is not always known.
+4. The class of an adversarial image is the one answer that a run with exactly its cost has and a
+   run with less lacks. If answers are free, the class is not always known.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ ITERATIONS = 60
 STYLES = 6
 """Number of line styles on the page."""
 MOST_ATTACKS = 0.8
-"""Share of the points, over attacks and prices, that the default level must have."""
+"""Minimum number of points of the default level, relative to the level with the most points."""
 BEFORE = 0.8
 """Start of the success curves, relative to the cost of the first point."""
 
@@ -248,7 +248,7 @@ def _success(with_runs: Sequence[SeriesRuns], levels: Sequence[float]) -> Iterat
 
 
 def usual_level(levels: Sequence[float], efforts: Sequence[dict[str, Any]]) -> float | None:
-    """Return the smallest level that most of the attacks reach that reach any."""
+    """Return the smallest level reached by most of the attacks that reach any level."""
     points = Counter(each["level"] for each in efforts if each["queries"] is not None)
     enough = MOST_ATTACKS * max(points.values(), default=0)
     return next((level for level in sorted(levels) if points[level] >= enough), None)

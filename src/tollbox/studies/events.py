@@ -16,7 +16,7 @@ from ..workers.executors import OnLoss
 
 @dataclass(frozen=True)
 class CellEnded:
-    """A cell has finished; `series` is the number of its series."""
+    """The finish of a cell; `series` is the number of its series."""
 
     worker: int
     cell: int
@@ -39,7 +39,7 @@ class WorkerProgress:
 
 @dataclass(frozen=True)
 class ModelStarted:
-    """A worker is about to load and attack a model."""
+    """The start of a worker's run on a model, before the model is loaded."""
 
     worker: int
     model: str
@@ -47,7 +47,7 @@ class ModelStarted:
 
 @dataclass(frozen=True)
 class WorkerLost:
-    """A worker has lost its process."""
+    """The loss of a worker's process."""
 
     worker: int
     how: str
@@ -61,7 +61,7 @@ Tell = Callable[[Event], None]
 
 @dataclass
 class Outcome:
-    """How a run ended."""
+    """The cells that a run left unfinished or restarted, or that diverged."""
 
     unfinished: dict[int, Result | None] = field(default_factory=dict)
     """Cells that were interrupted, with their results so far; None if they were not started."""
@@ -72,18 +72,16 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Options:
-    """Options of a run."""
-
     rerun: bool = False
     """Whether to restart cells whose queries no longer match the recording."""
     failed: bool = False
-    """Whether to rerun cells that ended in an error."""
+    """Whether to rerun cells that failed with an error."""
     time_limit: float = math.inf
     force_workers: bool = False
     """Whether to start a process for each shard, even if there are more shards than cores."""
     in_order: bool = False
-    """Whether to run only as many cells at a time as a series has, or as half fill a batch. Series
-    then finish one after another, which matters if the time limit comes first."""
+    """Whether to limit the cells run at a time to one series or half a batch, whichever is larger.
+    Series then finish one after another, which matters if the time limit comes first."""
     share: float = 1.0
     """Share of the machine's memory that a worker may use."""
     own_process: bool = False

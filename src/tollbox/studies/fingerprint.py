@@ -1,8 +1,8 @@
 """The fingerprint of a study: digests and settings of all that must not change while it is run.
 
-1. The record of a study keeps the fingerprint of its start. A study can be read whatever has
-   changed, except prices and flagged classes. It is resumed only if nothing has, and the refusal
-   names the first change.
+1. The record of a study keeps the fingerprint of its start. You can read a study unless its prices
+   or flagged classes have changed. You can resume it only if nothing has changed; the error names
+   the first change.
 2. The fingerprint of a model has digests of its file, of its network's weights and of its labels
    for a few images, and how the network is run. The labels are not charged. A metered model is not
    queried; for an exact one, a digest of its logits is compared instead (`Exactness`).
@@ -94,7 +94,7 @@ def _digest(text: str) -> str:
 def settings_of(kind: str, value: Any) -> dict[str, str]:
     """Return the settings of an attack or a detector by their dotted names.
 
-    `kind` is the name of the type of the object itself; a part's type has the name of the part.
+    The type of the object itself is under the name `kind`, that of a part under the part's name.
     """
 
     def found(name: str, value: Any, around: tuple[int, ...]) -> Iterator[tuple[str, str]]:

@@ -35,16 +35,16 @@ def is_hash(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of value."""
+    """The reader, check, writer and description of one kind of value."""
 
     words: str
-    """What it is called on the reference page."""
+    """Name of the kind on the reference page."""
     read: Callable[[Item], Any]
     """Return the value of an item; raise FileError if it is of another type."""
     example: str
-    """A value as TOML writes it."""
+    """Example value in TOML syntax."""
     expected: str = ""
-    """What it is called in messages."""
+    """Name of the kind in messages."""
     check: Callable[[str, Any], None] = lambda *_: None
     """Raise InputError if the argument of this name cannot have this value."""
     write: Callable[[Any], Any] = lambda value: value
@@ -74,7 +74,7 @@ def whole(example: str, least: int, most: float = math.inf) -> Kind:
 
 
 def cap(example: str) -> Kind:
-    """Return a number of queries, answers or alarms; `Limits` and `Detection` check it."""
+    """Return the kind of a cap on queries, answers or alarms; `Limits` and `Detection` check it."""
 
     def read(item: Item) -> float:
         expected = "a whole number of 1 or more, or inf for no cap"
@@ -93,7 +93,7 @@ def choice(example: str, options: Sequence[str]) -> Kind:
 
 
 def file_path(example: str, expected: str, *kinds: str) -> Kind:
-    """Return a path from the folder of the study file, to a file or to one of `kinds`."""
+    """Return the kind of a path, from the study file's folder, to a file or to one of `kinds`."""
     read = partial(Item.path, expected=expected, kinds=kinds or ("file",))
     return Kind("a path", read, f'"{example}"', expected)
 
@@ -115,7 +115,7 @@ IMAGES = Kind(
 
 
 def per_channel(example: str, expected: str, allowed: Callable[[float], bool]) -> Kind:
-    """Return a number, or one for each channel; a single number is a tuple of one."""
+    """Return the kind of a number, or one for each channel; a single number is a tuple of one."""
 
     def read(item: Item) -> tuple[float, ...]:
         each = item.entries("[0.5, 0.5, 0.5], or a number") if item.is_list else [item]
@@ -138,7 +138,7 @@ STD = per_channel(
 
 
 def side(example: str) -> Kind:
-    """Return a length, or a height and a width; `Resizing` checks them."""
+    """Return the kind of a length, or a height and a width; `Resizing` checks them."""
 
     def read(item: Item) -> Side:
         if not item.is_list:
@@ -191,7 +191,7 @@ PRICE = (
 
 
 def _ratio(item: Item) -> float | str:
-    """Return c*, or the path of a CSV file of prices, which exists."""
+    """Return c*, or the path of a CSV file of prices, which must exist."""
     if not isinstance(item.value, str):
         return item.number(PRICE)
     given = item.text(PRICE)

@@ -118,7 +118,7 @@ def read_given(table: type, items: Mapping[str, Item]) -> dict[str, Any]:
 def placed(
     table: type, item: Item, **others: tuple[str | int, ...]
 ) -> AbstractContextManager[None]:
-    """While entered, report an InputError about a field at its key in this table of the file."""
+    """Return a context that reports an InputError about a field at its key in this table."""
     return item.reporting({each.name: (*item.key, each.name) for each in keys(table)} | others)
 
 
@@ -193,7 +193,7 @@ class GoalTable(Table):
 
 @dataclass(frozen=True)
 class DetectorTable(Table):
-    """[detector]: your own detector, which sees every query and is judged."""
+    """[detector]: your own detector, which sees every query and whose alarms are counted."""
 
     source: str = key(
         text("guard:detector", "module:function, which is a detector or gives one"),
@@ -275,7 +275,7 @@ LIMITS = ("budget", "max_queries", "max_flagged")
 
 @dataclass(frozen=True)
 class PriceTable(Table):
-    """[[prices]]: a price with its own limits, which are those of the top by default."""
+    """[[prices]]: a price with its own limits, which default to those at the top of the file."""
 
     ratio: float | str = key(
         kinds.RATIO,
@@ -292,7 +292,7 @@ class PriceTable(Table):
 
 @dataclass(frozen=True)
 class StudyTable(Table):
-    """The top of a study file."""
+    """The top-level keys of a study file."""
 
     prices: Any = key(
         kinds.PRICES,

@@ -4,13 +4,13 @@
    a TCP socket to a worker on another one. The worker uses the connection directly.
 2. The coordinator never waits for a single worker: each `Channel` has a thread that reads and one
    that writes.
-3. Over TCP, both sides prove that they have the key of the run before a message is unpickled, with
-   the challenge of `multiprocessing`. The key reaches the worker by another way. Nothing is
-   encrypted.
+3. Over TCP, both sides prove with the challenge of `multiprocessing` that they have the run's key,
+   before any message is unpickled. The worker receives the key separately. Nothing is encrypted.
 4. `multiprocessing.connection.Listener` and `Client` run this challenge without a time limit, one
-   peer at a time, and support IPv4 only. Here every peer has a thread, and each read a time limit.
-5. The kernel closes the connection to a machine that was silent for `SILENT_SECONDS`. It answers
-   for a process that computes.
+   peer at a time, and support IPv4 only. Here every peer has its own thread, and each read has a
+   time limit.
+5. The kernel closes the connection to a machine that is silent for `SILENT_SECONDS`. A busy worker
+   is not silent: its kernel answers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SILENT_SECONDS = 30
 Address = tuple[str, int]
 Proof = Callable[[Connection, bytes], None]
 _PROOFS: Sequence[Proof] = (deliver_challenge, answer_challenge)
-"""What the coordinator does, in order; a worker does it in the other order."""
+"""Steps of the coordinator, in order; a worker takes them in reverse order."""
 
 
 class Channel:
@@ -104,7 +104,7 @@ class Listener:
     """The address of a coordinator, to which workers on other machines connect."""
 
     def __init__(self, host: str) -> None:
-        """Listen at any free port of `host`; raises OSError if this machine does not have it."""
+        """Listen on any free port of `host`; raise OSError if this machine does not have it."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._server = socket.create_server((host, 0), family=family)
         self.address: Address = self._server.getsockname()[:2]
@@ -145,7 +145,7 @@ class Listener:
 
 
 def connect(address: Address, number: int, key: bytes) -> Connection:
-    """Return the worker's connection to its coordinator; raises OSError if there can be none."""
+    """Return the worker's connection to its coordinator; raise OSError if it cannot connect."""
     end = time.monotonic() + CONNECT_SECONDS
     while True:
         try:
@@ -161,8 +161,8 @@ def connect(address: Address, number: int, key: bytes) -> Connection:
 
 
 def authenticate(peer: socket.socket, key: bytes, proofs: Sequence[Proof]) -> Connection:
-    """Return a connection once both sides have proved that they have the key; raises
-    ConnectionError if they have not."""
+    """Return a connection once both sides have proved that they have the key; raise ConnectionError
+    if one of them fails to."""
     peer.settimeout(None)
     _set_time_limit(peer, HANDSHAKE_SECONDS)
     connection = Connection(peer.detach())

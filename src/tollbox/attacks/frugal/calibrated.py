@@ -1,14 +1,14 @@
 """Calibrated estimates: the overshoot is measured instead of scheduled (overshoot_belief.py).
 
-Directions are queried in chunks of 8, 8, 16, 32, ... Before each chunk the previous answers
-determine how far outside the next queries are worth most. There is no m, no dimension and no
-assumption on an angle. A chunk of equal answers is not lost: it moves the next one inward or
+Directions are queried in chunks of 8, 8, 16, 32, ... Before each chunk, the previous answers
+determine how far outside the boundary queries are most useful. This needs no m, no dimension and no
+assumption about an angle. A chunk of equal answers is not wasted: it moves the next one inward or
 outward.
 
-`Calibrated` can replace any estimate and spends about n'_t (c* + 1) / 2, as AGREST does. A
-`CalibratedSampler` is the same for an attack that specifies the information it wants (`frugal`).
+`Calibrated` can replace any estimate and spends about n'_t (c* + 1) / 2, as AGREST does.
+`CalibratedSampler` does the same for an attack that specifies the information it wants (`frugal`).
 
-On a CUDA device directions are made in blocks of 32 rows at first and then 64, each by a recorded
+On a CUDA device, directions are drawn in blocks of 32 rows at first and then 64, each by a recorded
 CUDA graph: an estimate needs eight directions at a time, and launching a prior's fifty kernels for
 each eight takes longer than the network does. The number of a row alone determines its block, since
 the last bits of a product may depend on the number of rows.
@@ -39,9 +39,9 @@ SMALLEST_BLOCK, LARGEST_BLOCK = 32, 64
 MAX_GRAPHS = 64
 FIRST_CHUNK = 8
 UNWEIGHED_CHUNKS = 8
-"""Number of latest chunks whose sums wait until their scores are known better."""
+"""Number of latest chunks whose sums stay unweighted until their scores are better known."""
 MAX_DIRECTIONS, MAX_ROWS = 1 << 20, 1 << 31
-"""Maximum number of directions of an estimate and of a stream."""
+"""Maximum number of directions in an estimate, and of rows in a stream."""
 MIN_INFORMATION = 1e-3
 """Minimum information per answer when the number of missing answers is computed."""
 
@@ -51,7 +51,7 @@ _graphs: dict[Hashable, CudaGraph] = {}
 
 
 class DirectionStream:
-    """Read-only rows of length 1, by slices."""
+    """A read-only sequence of unit directions, drawn when sliced."""
 
     def __init__(self, drawing: Drawing, noise: Noise) -> None:
         self._drawing, self._noise = drawing, noise
@@ -124,7 +124,7 @@ class Calibrated(Sampling):
 
 class CalibratedSampler:
     """The estimates of one image from one drawing, with the belief about its slope. Directions that
-    do not depend on the point come from one stream, `number`, so that a block serves several."""
+    do not depend on the point come from stream `number`, so that estimates share its blocks."""
 
     def __init__(
         self, problem: Problem, drawing: Drawing, ratio: float, chunk: int, number: int = 0
@@ -190,11 +190,11 @@ class CalibratedSampler:
 class _Chunk(NamedTuple):
     shift: float
     rows: int
-    sums: Tensor  # of adversarial displacements, and of all
+    sums: Tensor  # two rows: of adversarial displacements, and of all
 
 
 class _ScoredSum:
-    """Sums of displacements by chunk and answer, weighed when their scores are known."""
+    """Sums of displacements by chunk and answer, weighted once their scores are known."""
 
     def __init__(self, source: Tensor) -> None:
         self._shape = source.shape
@@ -202,7 +202,7 @@ class _ScoredSum:
         self._information = 0.0
         self._chunks: list[_Chunk] = []
         self.scores: list[Scores] = []
-        """Scores of the waiting chunks, by the belief after the last chunk."""
+        """Scores of the unweighted chunks, given the belief after the last chunk."""
         self.asked = self.passed = 0
 
     def add(
@@ -221,7 +221,7 @@ class _ScoredSum:
 
     @property
     def information(self) -> float:
-        """The information in all answers, by the belief after the last chunk."""
+        """The information in all answers, given the belief after the last chunk."""
         waiting = zip(self._chunks, self.scores, strict=True)
         return self._information + sum(chunk.rows * scores.information for chunk, scores in waiting)
 

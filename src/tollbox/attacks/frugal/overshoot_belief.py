@@ -2,26 +2,26 @@
 
 (The paper's closed form of the optimal overshoot, omega*, is in theory/caps.py.)
 
-An answer at `point + shift u + delta v`, u the unit vector from the source to a boundary point and
-v a random direction, is adversarial with a probability of about
+An answer at `point + shift u + delta v`, where u is the unit vector from the source to a boundary
+point and v a random direction, is adversarial with a probability of about
 
     p = Phi(z),   z = k (slack + shift) / delta + bend,   k = <u, g> / |g|_v
 
 where g is the normal and |g|_v the standard deviation of <v, g>. The slope k is unknown. The
 `slack`, the gap between the point and the boundary, is known up to the tolerance of the search.
-Real boundaries bend, and pixels end at 0 and 1, so that samples around a boundary point are more
-often on one side (on ResNet-50 and ResNet-20 a median of two in five are adversarial, on a sphere
-nearly all). The second unknown, `bend`, accounts for this; without it such answers could only mean
-that k is 0. The model needs no dimension, no assumption on an angle, and no schedule.
+Real boundaries bend, and pixels are clipped at 0 and 1, so samples around a boundary point favour
+one side (the median adversarial share is two in five on ResNet-50 and ResNet-20; on a sphere nearly
+all are). The second unknown, `bend`, accounts for this; without it, such answers could only mean
+that k is 0. The model needs no dimension, no assumption about an angle, and no schedule.
 
 - The answers at one point determine only k and b = k slack / delta + bend: z = k shift / delta + b.
   Each slope of a grid has a weight and a normal belief about b, with mean m and variance v. A chunk
-  multiplies it by the likelihood of its counts on nodes around m; the weight, the mean and the
-  variance of the product are kept.
+  multiplies this belief by the likelihood of its counts on nodes around m; only the product's
+  weight, mean and variance are kept.
 - Expectations have closed forms. With s = sqrt(1 + v) and y = (k shift + m) / s, the share of a
   slope is Phi(y), and the mean of phi(z) is phi(y) / s. The mean information is phi(y) / s times a
   slowly varying factor of y and s, between 1.6 and 2 where it matters, which is tabulated.
-- One answer holds the Fisher information phi(z)^2 / (p (1-p)) about the normal, in units of
+- One answer carries the Fisher information phi(z)^2 / (p (1-p)) about the normal, in units of
   |g|_v^2, and costs p + c* (1-p). The next chunk goes where the expected information per expected
   cost is largest (`aim`). For a known k this is the optimum of the paper's Theorem 3, as d grows.
 - The score of an answer, the weight of its direction in the estimate, is phi/p if it is adversarial
@@ -54,15 +54,15 @@ LOG_SLOPES: Values = np.arange(-2.0, 8.01, 0.25)
 SLOPES: Values = np.exp(LOG_SLOPES)
 LARGEST_SLACK = 1e9
 PART_WIDTH, MAX_PARTS = 2.0, 6
-"""The slack is divided into parts of this width in z, by the mean of log k; at most this many."""
+"""Width in z, at the mean of log k, of the parts of the slack, and their maximum number."""
 LARGEST_BEND = 3.0
 """Limit of the mean bend when the point changes."""
 FIRST_LOG_SLOPE, LOG_SLOPE_SPREAD, BEND_SPREAD = 2.0, 1.5, 0.75
-"""First mean and standard deviation of log k, and first standard deviation of the bend."""
+"""Initial mean and standard deviation of log k, and initial standard deviation of the bend."""
 LOG_SLOPE_DRIFT, BEND_DRIFT = 0.4, 0.25
 """Standard deviations by which log k and the bend change from one point to the next."""
 FARTHEST_INWARD = 0.9
-"""Largest shift towards the source, as a share of the distance; outward it is the distance."""
+"""Limit of an inward shift, as a share of the distance; the limit outward is the distance."""
 MIN_SHARE = 1e-9
 """Minimum difference between a believed share and 0 or 1."""
 MIN_WEIGHT = 1e-9
@@ -73,13 +73,13 @@ AIMED_Z: Values = np.linspace(-6.0, 6.0, 49)
 """Candidate z for the mean of log k; spread wider, to three standard deviations, while the position
 of the boundary is uncertain."""
 LARGEST_RATIO = 1000.0
-"""Largest c* that is planned with, also for an infinite c*: time is never free."""
+"""Largest c* used for planning, even if c* is infinite: time is never free."""
 NODE_STEP, LARGEST_NODE = 0.25, 3.0
 """Step and limit of x for nodes of b at m + sqrt(v) sinh(x): to ten standard deviations, densest
 at m."""
 STRAY_SHARE, STRAY_SPREAD = 1e-4, 5.0
-"""Share of a belief about b with a larger standard deviation, by this factor, so that no value is
-excluded."""
+"""Share of the belief about b that has a wider standard deviation, and the factor by which it is
+wider, so that no value is excluded."""
 LEVEL_STEP, LEVELS = 0.1, 32
 """Step and number of values of log s in the table of mean information."""
 TINY = 1e-300
@@ -121,7 +121,7 @@ def _tables() -> _Tables:
 
 
 def _table_rows(at: Values) -> NDArray[np.intp]:
-    """Return the table rows of MIDDLE_ROW + z / Z_STEP; the array is overwritten."""
+    """Return the table rows for `at`, which is MIDDLE_ROW + z / Z_STEP and is overwritten."""
     np.maximum(at, 0.0, out=at)
     return np.minimum(at, LAST_ROW, out=at).astype(np.intp)
 
@@ -137,7 +137,7 @@ def _nodes() -> tuple[Values, Values]:
 
 NODES, MOMENTS = _nodes()
 MIN_VARIANCE = NODE_STEP**2 / 12
-"""Minimum variance of b after a chunk relative to before: nodes resolve no more."""
+"""Minimum ratio of the variance of b after and before a chunk: the resolution of the nodes."""
 
 
 @lru_cache(maxsize=64)
@@ -153,7 +153,7 @@ class Scores(NamedTuple):
     """The weights of an answer in an estimate."""
 
     passed: float  # of an adversarial answer
-    failed: float  # minus the weight of another answer
+    failed: float  # minus the weight of any other answer
     share: float  # expected share of adversarial answers
 
     @property
@@ -172,7 +172,7 @@ class Optimum(NamedTuple):
 
 @lru_cache(maxsize=64)
 def optimum(ratio: float) -> Optimum:
-    """Return the place of the largest information per cost at a price ratio c*."""
+    """Return the position with the most information per cost at a price ratio c*."""
     t = _tables()
     rates = t.information / (t.share + ratio * (1 - t.share))
     row = int(rates.argmax())
@@ -215,8 +215,8 @@ class OvershootBelief:
         self._rows = self._at[0] * scale, self._at[1] * scale + MIDDLE_ROW
 
     def begin(self, slack: float, points: int = 1, distance: float = math.inf) -> None:
-        """Move to a new point, at most `slack` outside and `distance` from the source, `points`
-        after the last one. The belief never becomes wider than it was at first."""
+        """Move to a new point, `points` after the last: at most `slack` outside the boundary, and
+        `distance` from the source. The belief never becomes wider than it was initially."""
         self._farthest = distance
         drift = min(LOG_SLOPE_DRIFT * math.sqrt(points), LOG_SLOPE_SPREAD)
         bending = min(BEND_DRIFT * math.sqrt(points), BEND_SPREAD)
@@ -231,7 +231,7 @@ class OvershootBelief:
         self._place(weights / weights.sum(), bends, variances, min(slack, LARGEST_SLACK))
 
     def _bend_moments(self) -> tuple[Values, Values]:
-        """Return the mean and variance of the bend for each entry, by the belief about b."""
+        """Return the mean and variance of the bend for each entry, given the belief about b."""
         (bends, variances), (slack, slack_variances) = self._bends, self._slack
         gain = variances / (variances + slack_variances)
         means = bends + gain * (self._means - bends - slack)
@@ -289,7 +289,7 @@ class OvershootBelief:
         )
 
     def scores(self, *shifts: float) -> list[Scores]:
-        """Return the scores of answers at the shifts, by the current belief."""
+        """Return the scores of answers at the shifts, given the current belief."""
         t, rows = _tables(), self._expected_rows(np.array(shifts))
         shares, densities = t.share.take(rows) @ self._likely, t.density.take(rows) @ self._narrow
         found = []

@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from ..specs import DetectorSpec
 
 COMPRESSION = 1
-"""zlib's level: fast."""
+"""Compression level of zlib: the fastest."""
 
 
 class End(NamedTuple):
-    """How a finished cell ended."""
+    """The outcome of a finished cell."""
 
     cell: int
     seed: int
@@ -56,7 +56,7 @@ class End(NamedTuple):
 
     @property
     def fault(self) -> str | None:
-        """A value that no run can have, in words; None if all are possible."""
+        """Description of the first impossible value; None if all are possible."""
         if not self.distance >= 0:
             return f"has distance {self.distance}"
         if not 0 <= self.cost < math.inf:
@@ -101,7 +101,7 @@ def unpack_answers(content: bytes, cells: NDArray[np.int64] | None = None) -> It
 
 @dataclass(frozen=True)
 class Trace:
-    """What a run did."""
+    """The course of a run: its answers, alarms, improvements and steps."""
 
     counts: dict[str, Counter[int]]
     """Answers by phase and label."""
@@ -129,12 +129,12 @@ def _pack(values: Any) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Return a note that JSON does not know as a number, if it has one, or as text."""
+    """Convert a note that JSON cannot encode: to a number if it has one, otherwise to text."""
     return value.item() if hasattr(value, "item") else str(value)
 
 
 def unpack_trace(account: bytes, steps: bytes | None) -> Trace:
-    """Return the trace of `pack_trace`, without steps if these are None."""
+    """Return the trace that `pack_trace` packed, without steps if `steps` is None."""
     values = json.loads(zlib.decompress(account))
     trace = Trace(
         {

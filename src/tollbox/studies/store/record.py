@@ -23,7 +23,7 @@ from ...core.metric import Metric
 from ...data.resizing import Resizing
 
 Fingerprint = Mapping[str, Mapping[str, str]]
-"""Properties by the thing that has them, both as messages call them, such as
+"""Properties by the object that has them, both named as in messages, such as
 {"the attack 'a-cgba'": {"search.tau": "0.001"}, "the model 'net' (net.pt)": {"the file": "#7f…"}}.
 """
 DIGEST = "#"
@@ -31,7 +31,7 @@ DIGEST = "#"
 
 
 def difference(then: Fingerprint, now: Fingerprint) -> str | None:
-    """Return the first property that changed of the things in `now`, in words; None if none did.
+    """Return a description of the first property in `now` that changed; None if none did.
 
     A digest is compared if both sides have it, and settings if both sides have any: a model that is
     given in Python has no file, and a plain function has no settings.
@@ -54,7 +54,7 @@ def difference(then: Fingerprint, now: Fingerprint) -> str | None:
 
 @dataclass(frozen=True)
 class Environment:
-    """Versions, and the device."""
+    """The versions of software, and the device."""
 
     tollbox: str
     torch: str
@@ -73,7 +73,7 @@ class Environment:
 
 @dataclass(frozen=True)
 class ModelRecord:
-    """How a model is run."""
+    """The settings with which a model is run."""
 
     dtype: str
     quantize: int | None
@@ -88,7 +88,7 @@ class DetectorRecord:
     source: str
     alarm_price: float
     max_alarms: int | None
-    """Maximum number of alarms; None for any number."""
+    """Maximum number of alarms; None for no limit."""
     benign: Mapping[str, BenignStats]
     """Answers to benign queries, by model."""
 
@@ -110,15 +110,15 @@ def per_model(sentences: Mapping[str, str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Kept:
-    """The images of a study with `correct_only`: for each model the first that it classifies
-    correctly, as many for each."""
+    """The images of a study with `correct_only`: for each model, the first images that it
+    classifies correctly; all models have the same number."""
 
     places: tuple[int, ...]
-    """Positions, among all images, of those that some model has; these are the study's images."""
+    """Positions of the study's images among all images; each belongs to at least one model."""
     of_model: Mapping[str, tuple[int, ...]]
-    """Positions among the study's images of those that a model has, by model."""
+    """Positions of a model's images among the study's images, by model."""
     looked_at: Mapping[str, int]
-    """Number of images, from the first on, that were classified to find them, by model."""
+    """Number of images, counted from the first, that were classified to find them, by model."""
 
     @classmethod
     def of(cls, correct: Mapping[str, Sequence[int]], images: int, limit: int | None) -> Kept:
@@ -172,9 +172,9 @@ class StudyRecord:
     """Number of parts that the study is run in, each in its own folder; `shards` is a multiple."""
     part: int = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Options of `tollbox attack`, or the questions of an audit."""
+    """Options of `tollbox attack`, or the settings of an audit."""
     findings: tuple[str, ...] = ()
-    """Findings of the check of the models before the run."""
+    """Findings of the model check before the run."""
     exactness: Mapping[str, Exactness] = field(default_factory=dict)
     """Exactness by model, with the shape and layout that an exact study has chosen."""
     experiment: str | None = None
@@ -209,7 +209,7 @@ class StudyRecord:
 
     @property
     def shard_cells(self) -> range:
-        """Cells of shard k of n: those with number k modulo n, so that all take about as long."""
+        """Cells of shard k of n: those with number k modulo n, so that shards take equally long."""
         return range(self.shard, len(self.series) * self.width, self.shards)
 
     @property
