@@ -1,8 +1,8 @@
 """tollbox: decision-based attacks on image classifiers when queries have a price.
 
-The names here are for running attacks, studies and audits. `tollbox.attack` has what authors of
-attacks need, `tollbox.studies` what operators of studies need. Each name is imported on first use,
-so that `tollbox status`, which needs no torch, does not wait for it.
+The names here are for running attacks, studies and audits. `tollbox.attack` has the names for
+attack authors, and `tollbox.studies` those for operators of studies. Each name is imported on first
+use, so that `tollbox status`, which does not need torch, does not wait for it.
 """
 
 from __future__ import annotations

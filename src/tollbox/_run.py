@@ -1,14 +1,14 @@
-"""Running attacks: `run` for many images, `stream` for more than memory holds, and `run_cells` for
-any mix of attacks, prices, limits and seeds.
+"""Functions that run attacks: `run` for many images, `stream` for more images than fit into memory,
+and `run_cells` for any mix of attacks, prices, limits and seeds.
 
-1. `run` and `run_cells` refuse wrong input before the first query. `stream` takes images as they
-   come; after a wrong one it finishes the images in progress and then raises.
-2. Images and labels come one for each cell, from any iterable. Everything else may also be given
-   once for all images. A targeted run usually has `starts`, images of its `targets`, since noise
-   hardly ever has a chosen class.
+1. `run` and `run_cells` refuse invalid input before the first query. `stream` reads images as they
+   arrive; after an invalid one, it finishes the images in progress and then raises.
+2. Images and labels come from any iterables, one for each cell. Every other input may also be given
+   once for all images. A targeted run usually has `starts`, images of its `targets`, since noise is
+   hardly ever classified as a chosen class.
 3. The model check and the search for an exact batch shape send queries that are not charged.
-4. A number of `workers` is reduced to the number of cells and of cores; a warning reports the
-   latter. A `Workers` pool is used as it is.
+4. If `workers` is a number, it is reduced to the number of cells and to the number of cores; a
+   warning reports the latter. A `Workers` pool is used as it is.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ Goals = Goal | Iterable[Goal] | None
 Masks = Tensor | Iterable[Tensor] | None
 Starts = Tensor | Iterable[Tensor] | None
 AXES_FOR_ALL = {"start": (3,), "mask": (2, 3)}
-"""Numbers of axes of a tensor that is for all images."""
+"""Allowed numbers of axes of a tensor that applies to all images."""
 OPTION_OBJECTS: dict[str, Any] = {"limits": Limits, "detection": Detection, "execution": Execution}
 
 
 def check_names(function: str, options: Iterable[str], names: Collection[str]) -> None:
-    """Raise TypeError, as the function would, for the first option that it does not have."""
+    """Raise TypeError for the first unknown option, as `function` would, with a suggestion."""
     fields = {
         field: f"{argument}=tb.{kind.__name__}({field}=...)"
         for argument, kind in OPTION_OBJECTS.items()
@@ -92,9 +92,9 @@ class _Call:
             check_workers(self.execution.workers)
 
     def prepare(self, cells: list[Cell], most: float, frames: int = 5) -> Examined:
-        """Check the model on the first of `cells`, or choose an exact shape and layout, if
-        `execution` says so; warn if the model is unfit. `most` is the number of cells, `frames`
-        that of the frames from here to the user's call."""
+        """Check the model on the first few `cells`, or choose an exact shape and layout, as
+        `execution` specifies; warn if the model is unfit. `most` is the number of cells, `frames`
+        the number of stack frames from here to the user's call."""
         execution = self.execution
         if not (cells and (execution.check or execution.exact)):
             seen = Seen.METERED if execution.metered else Seen.NOT_CHECKED
@@ -114,7 +114,7 @@ class _Call:
         return examined
 
     def results(self, cells: Iterable[Cell], most: float) -> Iterator[Result]:
-        """Yield each result when it is finished, from this process or from workers."""
+        """Yield each result as soon as it is finished, from this process or from workers."""
         options: dict[str, Any] = {"execution": self.execution, "progress": self.progress}
         workers = self.execution.workers
         if isinstance(workers, Workers):
@@ -165,7 +165,7 @@ def _arguments(
     execution: Execution | None = None,
     progress: OnProgress = None,
 ) -> _Call:
-    """The arguments of `run` and `stream`, checked; the images are not taken yet."""
+    """Check the arguments of `run` and `stream`; return the call, without reading images yet."""
     settings = {"detection": detection, "norm": norm, "seed": seed, "charge_clean": charge_clean}
     template = cell_template(attack, prices=prices, budget=budget, limits=limits, **settings)
     inputs = {"image": images, "label": labels, "target": targets, "start": starts}
@@ -193,7 +193,7 @@ def cell_template(
 
 
 def _cells(template: Cell, inputs: Mapping[str, Any]) -> Iterator[Cell]:
-    """Return a cell for each image; `inputs` are fields of cells, for all or one for each."""
+    """Return a cell for each image; `inputs` has fields of cells, for all or one per image."""
     columns: dict[str, Iterator[Any]] = {}
     for_all: dict[str, Any] = {}
     for name, values in inputs.items():
@@ -209,7 +209,7 @@ def _cells(template: Cell, inputs: Mapping[str, Any]) -> Iterator[Cell]:
 
 
 def _is_for_all(name: str, values: Any) -> bool:
-    """Return whether an input is one for all images, instead of one for each."""
+    """Return whether an input applies to all images, instead of one value to each."""
     several = isinstance(values, Iterable)
     if name == "target":
         return not several
@@ -236,7 +236,7 @@ def _is_for_all(name: str, values: Any) -> bool:
 
 
 def _zipped(template: Cell, columns: dict[str, Iterator[Any]]) -> Iterator[Cell]:
-    """Yield a cell for each row of `columns`, which must have one length."""
+    """Yield a cell for each row of `columns`, which must all have the same length."""
     end = object()
     for index in count():
         row: dict[str, Any] = {name: next(column, end) for name, column in columns.items()}
@@ -263,8 +263,8 @@ def _zipped(template: Cell, columns: dict[str, Iterator[Any]]) -> Iterator[Cell]
 def _taking(
     arguments: Callable[P, _Call],
 ) -> Callable[[Callable[[_Call], T]], Callable[P, T]]:
-    """Return a decorator that gives a function of a call the signature of `arguments`, and an error
-    for an unknown option that suggests a known one."""
+    """Return a decorator that gives a function of a `_Call` the signature of `arguments`. Unknown
+    options raise an error that suggests a known one."""
     signature = inspect.signature(arguments)
 
     def decorate(function: Callable[[_Call], T]) -> Callable[P, T]:
@@ -289,19 +289,20 @@ def run(call: _Call) -> Results:
     images: (n, c, h, w) in [0,1], or any iterable of images of one shape; labels: their classes.
     targets: the class to reach, one for all or one for each; by default any except the source.
     starts: the image to start from, one for all or one for each; by default the attack finds one.
-    goal: which labels are flagged and which adversarial, as tb.Goal.leave({151, 152}), one for all
-        or one for each; `targets` is short for a goal with a target.
+    goal: which labels are flagged and which are adversarial, such as tb.Goal.leave({151, 152}), one
+        for all or one for each; `targets` is short for a goal with a target.
     mask: the pixels that may change, as a bool tensor (h, w), one for all or one for each;
         elsewhere the source image is sent, whatever the attack.
     prices: the prices of answers; by default every answer costs 1.
-    budget: the maximum cost of each image; short for `limits` with a budget.
-    limits: the limits of each image, as tb.Limits(max_queries=1000).
+    budget: the maximum cost for each image; short for `limits` with a budget.
+    limits: the limits for each image, such as tb.Limits(max_queries=1000).
     detection: a custom detector, as tb.Detection(detector), which sees the charged queries of each
         image in order. Attacks do not learn about its alarms. `Results.benign` has its alarms on
         harmless queries about the same images.
-    norm: the metric of distances, "l2" or "linf"; an attack made for the other is refused.
-    charge_clean: whether the query of the clean image is charged.
-    execution: how the call is computed, as tb.Execution(batch_size=64); only its `time_limit`
+    norm: the metric of distances, "l2" or "linf"; the attack must support it.
+    seed: the seed of all random numbers.
+    charge_clean: whether the query for the clean image is charged.
+    execution: how the call is computed, such as tb.Execution(batch_size=64); only its `time_limit`
         changes results.
     progress: a function that is called after each batch.
     """
@@ -312,7 +313,7 @@ def run(call: _Call) -> Results:
 
 @_taking(_arguments)
 def stream(call: _Call) -> Iterator[Result]:
-    """Attack images as they come; yield each result when it is finished, and keep none. The
+    """Attack images as they arrive; yield each result as soon as it is finished, and keep none. The
     arguments are those of `run`."""
 
     def results() -> Iterator[Result]:
@@ -353,7 +354,7 @@ def run_cells(call: _Call) -> Results:
 
 def _all_results(call: _Call, cells: list[Cell]) -> Results:
     model, shape = call.model, None
-    for index, cell in enumerate(cells):  # all of them before the first query
+    for index, cell in enumerate(cells):  # check all before the first query
         shape = cell.check(model, cell.name or f"image {index}", shape)
     findings, exactness = call.prepare(cells, len(cells))
     results = sorted(call.results(cells, len(cells)), key=lambda result: result.index)
@@ -362,7 +363,7 @@ def _all_results(call: _Call, cells: list[Cell]) -> Results:
 
 
 def _panel(cells: list[Cell], model: Model) -> BenignStats | None:
-    """Show the detector harmless queries about the images, if all cells have the same one."""
+    """Return the alarms on harmless queries if all cells share one detector; otherwise None."""
     found = [None if cell.detection is None else cell.detection.detector for cell in cells]
     detector = found[0] if found else None
     if detector is None or any(each is not detector for each in found):

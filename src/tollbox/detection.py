@@ -1,18 +1,18 @@
-"""Detectors to test with, and the alarms of a detector on harmless queries.
+"""A reference detector, a check for detectors, and the alarms of a detector on harmless queries.
 
 `NearDuplicates` is for tests and examples: its answers can be computed by hand. `check_detector`
 tests whether a detector follows the rules of `core/detector.py`. `benign_panel` shows a detector
-one session of each kind for each image, which starts with the image itself:
+one session of each kind for each image. A session starts with the image itself and continues with:
 
-    recompressed  as JPEG, at several qualities (needs Pillow)
-    cropped       parts of the image, resized to the whole
+    recompressed  JPEG copies at several qualities (needs Pillow)
+    cropped       parts of the image, resized to its full size
     brightened    darker and brighter copies
     walk          a small random walk
 
-1. Queries of a panel have the form in which the model is sent images (clipped, rounded, cast), but
-   only the detector sees them: no query is sent, and nothing is charged.
-2. Everything is drawn from a seed and the content of the image: equal images have equal panels.
-3. A detector that fails on a panel is not refused; the panel reports the failure.
+1. Queries of a panel have the form in which they would be sent to the model (clipped, rounded,
+   cast), but only the detector sees them: no query is sent, and nothing is charged.
+2. All randomness comes from a seed and the content of the image: equal images have equal panels.
+3. If a detector fails on a panel, no error is raised: the panel reports the failure.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ __all__ = [
     "check_detector",
 ]
 SPLITS = 6
-"""Random ways to split rows over calls that `check_detector` tries."""
+"""Number of random splits of rows over calls that `check_detector` tries."""
 QUALITIES = (95, 85, 75, 60, 50)
 CROPS = (0.95, 0.9, 0.85, 0.8, 0.75)
-"""Sides of the parts, relative to the whole."""
+"""Side lengths of the parts, relative to the image."""
 BRIGHTNESS = (0.8, 0.9, 1.1, 1.2, 1.3)
 WALK_STEPS, WALK_SIZE = 5, 0.01
 """Number of steps of a walk, and the standard deviation of a pixel's change in each."""
@@ -78,7 +78,7 @@ class NearDuplicates:
             last = flat[:0] if last is None else last
             before, queries = len(last), torch.cat([last, flat])
             near = torch.zeros(len(flat), dtype=torch.bool, device=flat.device)
-            for place, row in enumerate(flat):  # row by row: rounding depends on no split
+            for place, row in enumerate(flat):  # one by one: the split must not affect rounding
                 recent = queries[max(0, before + place - self.window) : before + place]
                 apart = torch.linalg.vector_norm(recent - row, dim=1)
                 near[place] = (apart <= self.radius).any()
@@ -92,8 +92,8 @@ class NearDuplicates:
 def check_detector(detector: Detector, rows: Tensor, seed: int = 0) -> list[str]:
     """Return the rules that a detector breaks.
 
-    It sees `rows` (n, c, h, w) in [0,1] in one call, one by one, split at random, and interleaved
-    with another image.
+    The detector sees `rows` (n, c, h, w) in [0,1] in one call, one by one, split at random, and
+    interleaved with another image.
 
     It must return a bool for each row, independent of the split and of other images, and must not
     change the rows.
@@ -142,7 +142,7 @@ def benign_panel(
     detector: Detector, images: Iterable[Tensor], model: Model, seed: int = 0
 ) -> BenignStats:
     """Count the alarms of a detector on harmless queries about images (c, h, w) in [0,1], in the
-    form in which `model` would be sent them."""
+    form in which they would be sent to `model`."""
     kinds, missing = dict(KINDS), list[str]()
     found = dict.fromkeys(kinds, Sessions())
     for image in images:
@@ -158,7 +158,7 @@ def benign_panel(
             rows = model.sent(session.to(model.device, model.dtype))
             try:
                 said = as_alarms(detector.begin(number)(rows), len(rows)).cpu()
-            except (Exception, SystemExit) as error:  # the user's own code
+            except (Exception, SystemExit) as error:  # from the user's code
                 failed = f"the detector failed on it: {type(error).__name__}: {error}"
                 return BenignStats(found, (*missing, failed))
             alarms = int(said.sum())
@@ -167,7 +167,7 @@ def benign_panel(
 
 
 def _no_jpeg(image: Tensor) -> str:
-    """Return why an image cannot be compressed as JPEG; empty if it can."""
+    """Return the reason why an image cannot be compressed as JPEG; empty if it can."""
     if find_spec("PIL") is None:
         return "no session is recompressed: Pillow is not installed (pip install 'tollbox[cli]')"
     if len(image) not in (1, 3):

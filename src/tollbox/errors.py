@@ -1,10 +1,10 @@
-"""Errors for the caller. A failure on one image is a value instead (`core.stop`).
+"""Errors that callers receive. A failure on one image is a value instead (`core.stop`).
 
     TollboxError
     ├── InputError            an argument is not what was expected
     │   ├── UnknownNameError  a name is not known; suggests similar names
     │   └── FileError         a file is missing or cannot be read; names the file and the line
-    └── ModelFault            the model raised, or its answer is not labels
+    └── ModelFault            the model raised, or its answers are not labels
 
 1. An InputError stores its parts in fields and joins them into one sentence:
 
@@ -28,7 +28,7 @@ _MENTION = re.compile("\x00([a-z0-9_]+)\x00")
 
 
 def mention(name: str) -> str:
-    """Return a mark for an argument inside an error's field; `sentence` replaces it by a name."""
+    """Return a placeholder for an argument in an error's field; `sentence` fills in its name."""
     return f"\x00{name}\x00"
 
 
@@ -37,7 +37,7 @@ class TollboxError(Exception):
 
 
 class InputError(TollboxError, ValueError):
-    """A mistake of the caller."""
+    """A mistake by the caller."""
 
     def __init__(
         self, given: str, *, expected: str = "", remedy: str = "", input: str = "", where: str = ""
@@ -59,13 +59,13 @@ class InputError(TollboxError, ValueError):
         return place + _MENTION.sub(lambda name: naming(name[1]), text)
 
     def placed(self, where: str) -> Self:
-        """Return the same error with `where` before the place that it already has."""
+        """Return the same error with `where` prepended to its location."""
         other = copy.copy(self)
         other.where = f"{where}: {self.where}" if self.where else where
         return other
 
     def renamed(self, names: Mapping[str, str]) -> Self:
-        """Return the same error with its input renamed by `names`."""
+        """Return the same error with its input renamed according to `names`."""
         other = copy.copy(self)
         other.input = names.get(self.input, self.input)
         return other
@@ -98,4 +98,4 @@ class ModelFault(TollboxError):
 
 
 class ModelWarning(UserWarning):
-    """The model is not fit to be measured; the message says why."""
+    """A warning that a model is not fit to be measured, and why."""

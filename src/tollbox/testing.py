@@ -1,12 +1,12 @@
 """Classifiers with known boundaries, and checks for custom attacks, detectors and models.
 
-Each boundary has a source image of class 0, a metric, and the distance of the closest point of
+Each boundary has a source image of class 0, a metric, and the distance to the closest point of
 another class. Labels on the far side vary (1 or 2), which exposes an attack that confuses labels
-with sides. Each boundary computes in the dtype of its images. In ℓ∞ the closest point of a plane
+with sides. Each boundary computes in the dtype of its images. In ℓ∞, the closest point of a plane
 <w, x> = b is at b / ‖w‖₁, and all pixels move by the same amount.
 
 An attack that samples in a subspace of low frequencies cannot reach a boundary whose normal lies
-elsewhere; `factor` makes boundaries whose normals have only the lowest 1/factor of the frequencies.
+elsewhere. With `factor`, normals contain only the lowest 1/factor of the frequencies.
 
 `check_attack` runs an attack on a boundary and returns the rules that it breaks; `check_detector`
 does the same for a detector, and `check_model` for a model. `NearDuplicates` is a reference
@@ -44,7 +44,7 @@ SHAPE = (3, 16, 16)
 
 @dataclass(frozen=True)
 class Boundary:
-    """A two-sided classifier whose smallest adversarial distance is known."""
+    """A classifier whose smallest adversarial distance is known."""
 
     name: str
     source: Tensor
@@ -52,11 +52,11 @@ class Boundary:
     optimum: float
     """Smallest distance of an adversarial point in [0,1]^d; infinite if there is none."""
     adversarial: Callable[[Tensor], Tensor]
-    """Function that returns which rows (n, d), as differences from the source, are adversarial."""
+    """Function from differences from the source, (n, d), to whether each is adversarial, (n)."""
     norm: Metric = Metric.L2
 
     def labels(self, images: Tensor) -> Tensor:
-        """Return 0 on the source side, else 1 or 2."""
+        """Return 0 for the source class, and 1 or 2 for adversarial points."""
         apart = images.flatten(1) - self.source.flatten().to(images)
         far = self.adversarial(apart)
         return torch.where(far, 1 + (apart[:, 0] > 0).long(), 0)
@@ -70,7 +70,7 @@ def _grey(shape: Shape) -> Tensor:
 
 
 def _unit(seed: int, shape: Shape, factor: float = 1.0) -> Tensor:
-    """Return a random direction with the lowest 1/factor of the frequencies."""
+    """Return a random unit vector with only the lowest 1/factor of the frequencies."""
     generator = torch.Generator().manual_seed(seed)
     space: Subspace = Full() if factor == 1 else Dct(factor)
     drawn = torch.randn(space.shape(shape), generator=generator, dtype=torch.float64)
@@ -86,7 +86,7 @@ def half_space(
     factor: float = 1.0,
     norm: Metric = Metric.L2,
 ) -> Boundary:
-    """Return a plane at ℓ2 `distance` from a mid-grey image; the box does not matter."""
+    """Return a plane at ℓ2 `distance` from a mid-grey image; the box [0,1]^d does not matter."""
     normal = _unit(seed, shape, factor)
     optimum = distance / float(normal.abs().sum()) if norm is Metric.LINF else distance
 
@@ -99,7 +99,7 @@ def half_space(
 def half_space_in_box(
     shape: Shape = SHAPE, seed: int = 0, factor: float = 1.0, norm: Metric = Metric.L2
 ) -> Boundary:
-    """Return a plane for an image near the corners of the box, where half of the pixels clip."""
+    """Return a plane for an image near a corner of the box [0,1]^d, where pixels may clip."""
     generator = torch.Generator().manual_seed(seed + 1)
     source = 0.05 + 0.9 * torch.randint(0, 2, shape, generator=generator).double()
     normal = _unit(seed, shape, factor)
@@ -120,7 +120,7 @@ def half_space_in_box(
 
 
 def sphere(shape: Shape = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary:
-    """Return a source class that is a ball of radius 2 with its centre at distance 1."""
+    """Return a boundary around a ball of radius 2, with its centre at distance 1."""
     centre = _unit(seed, shape, factor)
 
     def adversarial(apart: Tensor) -> Any:
@@ -130,8 +130,8 @@ def sphere(shape: Shape = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary
 
 
 def wedge(shape: Shape = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary:
-    """Return an adversarial wedge behind two planes at 0.8 whose normals have cosine 0.6; the
-    closest point lies on its edge."""
+    """Return an adversarial wedge behind two planes at distance 0.8, with a cosine of 0.6 between
+    their normals; the closest point lies on its edge."""
     one, other = _unit(seed, shape, factor), _unit(seed + 1, shape, factor)
     other = other - (other @ one) * one
     two = 0.6 * one + 0.8 * other / torch.linalg.vector_norm(other)
@@ -143,7 +143,7 @@ def wedge(shape: Shape = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary:
 
 
 def slab(shape: Shape = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary:
-    """Return layers: adversarial from 1 to 1.2, source from 1.2 to 1.3, adversarial beyond."""
+    """Return layers: adversarial from 1 to 1.2, class 0 from 1.2 to 1.3, adversarial beyond."""
     normal = _unit(seed, shape, factor)
 
     def adversarial(apart: Tensor) -> Any:
@@ -154,7 +154,7 @@ def slab(shape: Shape = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary:
 
 
 def cube(shape: Shape = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary:
-    """Return a source class that is a cube of half side 0.2, its centre at ℓ∞ distance 0.1."""
+    """Return a boundary around a cube of half side 0.2, with its centre at ℓ∞ distance 0.1."""
     centre = _unit(seed, shape, factor)
     centre = 0.1 * centre / centre.abs().amax()
 
@@ -165,8 +165,8 @@ def cube(shape: Shape = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary:
 
 
 def corner(shape: Shape = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary:
-    """Return an adversarial corner behind two planes at ℓ∞ distance 0.03, each of half of the
-    pixels."""
+    """Return an adversarial corner behind two planes at ℓ∞ distance 0.03, each of which depends on
+    half of the values."""
     halves = _unit(seed, shape, factor).chunk(2)
     dark = [-(half * half.sum().sign() + half.abs().mean() / 2) for half in halves]
     normals = torch.block_diag(*(half[None] / half.abs().sum() for half in dark))
@@ -178,15 +178,15 @@ def corner(shape: Shape = SHAPE, seed: int = 0, factor: float = 1.0) -> Boundary
 
 
 def constant(shape: Shape = SHAPE) -> Boundary:
-    """Return a classifier without adversarial points: there is no start."""
+    """Return a classifier without adversarial points: no attack finds a start."""
     return Boundary(
         "constant", _grey(shape), math.inf, lambda apart: torch.zeros(len(apart), dtype=torch.bool)
     )
 
 
 def boundaries(factor: float = 1.0, norm: Metric = Metric.L2) -> list[Boundary]:
-    """Return one of each kind in a metric; their normals have only the lowest 1/factor of the
-    frequencies."""
+    """Return one boundary of each kind for a metric; normals contain only the lowest 1/factor of
+    the frequencies."""
     makers = (cube, corner) if norm is Metric.LINF else (sphere, wedge, slab)
     return [
         half_space(factor=factor, norm=norm),
@@ -197,7 +197,7 @@ def boundaries(factor: float = 1.0, norm: Metric = Metric.L2) -> list[Boundary]:
 
 
 def _observed(attack: Attack, faults: list[str]) -> Attack:
-    """Return an attack whose asks and iterates are checked as they pass."""
+    """Return the attack with a check of each ask and iterate; violations go to `faults`."""
 
     def observed(problem: Problem) -> Asking[Stop]:
         known: deque[Tensor] = deque(maxlen=4000)
@@ -237,9 +237,9 @@ def check_attack(
 ) -> tuple[Result, list[str]]:
     """Run an attack on a boundary; return the result and the rules that the attack broke.
 
-    It must stop with a reason, accept only points that were sent and found adversarial, ask for
-    rows that do not depend on how they are sliced, stay within the budget, and report a point that
-    is adversarial at the reported distance.
+    It must stop with a reason, accept only points that were sent and found adversarial, send rows
+    that do not depend on how they are sliced, stay within the budget, and report a point that is
+    adversarial at the reported distance.
     """
     check_made_for(attack, boundary.norm)
     observed: list[str] = []

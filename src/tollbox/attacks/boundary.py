@@ -1,17 +1,17 @@
 """Boundary Attack (Brendel, Rauber, Bethge 2018) as in Foolbox 3: a walk along the boundary.
 
-From x at distance r of the source x*, with a random unit vector eta orthogonal to x - x*:
+From x at distance r from the source x*, with a random unit vector eta orthogonal to x - x*:
 
     orthogonal step   y = x* + (x - x* + s r eta) / sqrt(1 + s^2), on the sphere of radius r
     source step       z = y + e r towards x*, at the distance (1 - e) r
 
 Every step queries z, and accepts it if it is adversarial and has a smaller distance. Every tenth
 step is a check, which also queries y. If more than half of the last 100 checks found y adversarial,
-s and e grow by the factor 1.5; if less than a fifth did, they shrink. If more than a quarter of the
-last 30 found z adversarial, e grows; if less than a tenth did, it shrinks. A window is cleared when
-its step changes. The attack has converged when e is below 1e-7.
+s and e grow by the factor 1.5; if fewer than a fifth did, they shrink. If more than a quarter of
+the last 30 found z adversarial, e grows; if fewer than a tenth did, it shrinks. A window is cleared
+when its step changes. The attack has converged when e is below 1e-7.
 
-Until a z is adversarial the next ones are known, so up to nine steps are one ask.
+Until a z is adversarial, the next ones are known, so one ask holds up to nine steps.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _Window:
 
 
 Pair = Callable[[int], tuple[Tensor, Tensor]]
-"""Makes z and y of a step, given its number."""
+"""Function from the number of a step to its z and y."""
 
 
 def _proposals(source: Tensor, iterate: Iterate, noise: Noise, s: float, e: float) -> Pair:
@@ -99,13 +99,13 @@ class BoundaryAttack(FromBoundary):
     """The source step below which the attack has converged."""
     check_every: Count = 10
     orthogonal_window: Count = 100
-    """Number of checks that decide on s and e together."""
+    """Number of checks that determine the change of s and e together."""
     source_window: Count = 30
-    """Number of checks that decide on e alone."""
+    """Number of checks that determine the change of e alone."""
 
     @property
     def rows(self) -> int:
-        """Maximum number of points held: the proposals of one ask, and the terms of one."""
+        """Maximum number of points held: proposals of one ask, and the terms of one of them."""
         return min(self.check_every, 64) + 8
 
     def descend(self, problem: Problem, iterate: Iterate) -> Asking[Stop]:

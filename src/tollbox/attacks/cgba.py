@@ -1,14 +1,14 @@
-"""CGBA and CGBA-H (Reza, Rahmati, Wu, Dai 2023): along half a circle, towards an estimated normal.
+"""CGBA and CGBA-H (Reza, Rahmati, Wu, Dai 2023): arcs towards an estimated normal.
 
 `CGBA`, iteration t: estimate a direction g at the boundary point x_t, and search the arc from x_t
 towards g, in the plane of x_t - x* and g, for the last adversarial point. The sweep chooses the
-piece of the arc: up to the angle of g as in the paper's code, or by galloping as its authors do.
+piece: up to the angle of g, as in the paper's code, or by galloping, as CGBA's authors do.
 
 `CGBAH`, for curved boundaries: estimate a direction g at the angle theta from x_t - x*. Query the
 same half circle (paths.py) at the angles theta/2, theta/4, ... until a point is adversarial, and
-search the line from there to the source. CGBA walks away from x_t until it leaves the adversarial
-side. CGBA-H comes from the side of g and so does not stop at a close crossing: a target class may
-be thin. Every point of the circle is closer to the source than x_t.
+search the line from there to the source. CGBA moves away from x_t until it leaves the adversarial
+side. CGBA-H approaches from g, so a crossing close to x_t does not stop it: the region of a target
+class may be thin. Every point of the circle is closer to the source than x_t.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Descent: what attacks have in common, in two steps.
+"""The two base classes of attacks that descend along the boundary.
 
 `FromBoundary`: find a start, and the boundary on the path from it to the source (`paths.inward`).
 Accept that point, and continue from there (`descend`).
 
 `Descent`, the descent of HSJA, GeoDA, CGBA and their successors. For t = 1, 2, ...: estimate a
-direction with n_0 sqrt(t) queries (or another schedule, or at the cost of such an estimate), move
-along it to the next boundary point, and accept that. An estimate without information leaves the
-iterate unchanged; `blind_limit` of them in a row stop the attack.
+direction with n_0 sqrt(t) queries (or by another schedule, or at the cost of such an estimate),
+move along it to the next boundary point, and accept that point. An estimate without information
+leaves the iterate unchanged; `blind_limit` of them in a row stop the attack.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from ..parts.starts import Start, find_start
 Project = Callable[[Path], Asking[Iterate]]
 """The attack's search, with the tolerance that its estimate needs."""
 Move = Callable[[int, Iterate, Tensor, Project], Asking[Iterate]]
-"""Takes t, x_t and the direction; returns the next boundary point, or x_t if there is none."""
+"""Function of t, x_t, the direction and the search; returns the next boundary point, or x_t."""
 
 
 @dataclass(frozen=True)
 class FromBoundary(Checked):
-    """An attack that searches the boundary between a start and the source first."""
+    """An attack that first searches for the boundary between a start and the source."""
 
     start: Start
     search: Search
-    """Search of lines to the source."""
+    """Search for the boundary along a path towards the source."""
 
     metrics = (Metric.L2,)
 
@@ -56,19 +56,19 @@ class FromBoundary(Checked):
         return lambda path: self.search(problem, path)
 
     def descend(self, problem: Problem, iterate: Iterate) -> Asking[Stop]:
-        """Continue from the first boundary point until a limit is reached."""
+        """Continue from the first boundary point; return the reason for stopping."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Descent(FromBoundary):
-    """The parts and settings of an attack that estimates and moves."""
+    """An attack that alternates estimates and moves."""
 
     estimate: Estimate
     queries: Count = 30
     """n_0: the vanilla estimate at iteration t has n_0 sqrt(t) queries."""
     blind_limit: Limit = 10
-    """Number of estimates without information in a row that stop the attack."""
+    """Number of consecutive estimates without information that stops the attack."""
     iterations: Limit = 10_000
 
     @property
@@ -76,11 +76,11 @@ class Descent(FromBoundary):
         return self.estimate.rows
 
     def planned(self, t: int) -> int:
-        """Return n'_t, the number of queries of the vanilla estimate at iteration t."""
+        """Return n'_t, the number of queries in the vanilla estimate at iteration t."""
         return int(self.queries * math.sqrt(t))
 
     def begin(self, problem: Problem) -> Move:
-        """Return the moves of one image, with their own state."""
+        """Return the move function for one image, with its own state."""
         raise NotImplementedError
 
     def projection(self, problem: Problem) -> Project:
@@ -104,7 +104,7 @@ class Descent(FromBoundary):
 def step_and_project(
     problem: Problem, iterate: Iterate, points: Rows, project: Project, phase: str = "step"
 ) -> Asking[Iterate]:
-    """Search from the first adversarial point to the source, or return the iterate if none is."""
+    """Search from the first adversarial of `points` to the source; if none is, return `iterate`."""
     moved = yield from first_adversarial(points, phase)
     if moved is None:
         return iterate

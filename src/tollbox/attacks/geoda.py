@@ -1,18 +1,18 @@
-"""GeoDA (Rahmati, Moosavi-Dezfooli, Frossard, Dai 2020), as in the paper and as by its authors.
+"""GeoDA (Rahmati, Moosavi-Dezfooli, Frossard, Dai 2020), in the paper's form and its authors'.
 
-`GeoDA` has the paper's changed line search. Iteration t: estimate a direction g at the boundary
+`GeoDA` has the paper's modified line search. Iteration t: estimate a direction g at the boundary
 point x_t and add it to the earlier ones, m = unit(m + g). Query x* + r m for r = |x_t - x*|, then
-1.1 times as far each time, until it is adversarial, and search the line from there to the source.
+1.1 times as far each time, until one is adversarial, and search the line from there to the source.
 (The original walks outward from x* and is flagged all the way to the boundary; a good direction is
-adversarial at |x_t - x*| at once.) Stealthy GeoDA adds without dividing, m = m + g, so that its
-first radius is |m| times as far.
+adversarial at |x_t - x*| at once.) Stealthy GeoDA adds without normalising, m = m + g, so that its
+first query is |m| times as far away.
 
 `GeoDAOriginal`. Iteration i = 0, 1, ...: estimate the normal at the boundary point with q_i queries
 and add it to the earlier ones. Walk outward from x* along the sum in steps of epsilon times its
-length until a point is adversarial; all other answers are flagged. Search the line from there to
+length until a point is adversarial; all earlier answers are flagged. Search the line from there to
 the source. The optimal split of a budget is q_i ~ mu^(-2i/3), with mu = 0.6; for 4,000 queries the
 published code uses nine estimates, the first with 75 queries. An attack does not know its budget,
-so it continues this split at the same rate. The published sum is of means of standard normal
+so it continues this split at the same rate. The published code sums means of standard normal
 directions, each about sqrt(d' / q_i) long. Here unit directions are weighted by sqrt(d / q_i), and
 epsilon accounts for the rest.
 """
@@ -37,7 +37,7 @@ from ..parts.vectors import LazyRows
 from .descent import Descent, Move, Project, step_and_project
 
 LARGEST_GROWTH = 1e30
-"""Largest multiple of |x_t - x*| whose points are finite."""
+"""Largest multiple of |x_t - x*| that is queried, so that all points are finite."""
 EXPONENT = 2 / 3
 
 
@@ -87,16 +87,16 @@ class GeoDAOriginal(Descent):
     """The authors' GeoDA with a start, a search and an estimate as parts."""
 
     queries: Count = 75
-    """q_0, the number of queries of the first estimate."""
+    """q_0, the number of queries in the first estimate."""
     mu: InnerFraction = 0.6
-    """Rate of q_i = q_0 mu^(-2i/3), which is limited to a million."""
+    """Rate of q_i = q_0 mu^(-2i/3), which is at most a million."""
     epsilon: Positive = 0.375
-    """Step: 5 in normalised pixels, 1.125 in [0,1], and a third of it, as d' is a ninth of d."""
+    """Step: a third of 1.125 (5 in normalised pixels), because d' is a ninth of d."""
     steps: Count = 100
-    """Maximum number of steps of a walk."""
+    """Maximum number of steps in a walk."""
 
     def planned(self, t: int) -> int:
-        """Return q_i, i = t - 1."""
+        """Return q_i for i = t - 1."""
         growth = -EXPONENT * (t - 1) * math.log(self.mu)
         return round(math.exp(min(math.log(self.queries) + growth, math.log(MAX_VALUE))))
 

@@ -2,15 +2,15 @@
 
 Iteration t: estimate a direction g at the boundary point x_t with n_0 sqrt(t) queries. Step
 |x_t - x*| / sqrt(t) along g, halved until the point is adversarial; if it never is, the iterate
-stays. Search the line from there to the source for the next boundary point. All points are in
-[0,1].
+stays unchanged. Otherwise search the line from there to the source for the next boundary point. All
+points are clipped to [0,1].
 
 For ℓ∞ the step is |x_t - x*|∞ / sqrt(t) along sign(g), and the projection clips the point to the
 smallest ℓ∞ ball around the source in which it stays adversarial (`paths.Box`).
 
-QEBA (Li, Xu, Zhang, Yang, Li 2020) draws directions in a small subspace (of cosines, of enlarged
-small images, or of principal components of gradients), and every estimate has as many queries as
-the first. The gain is in the dimension: the cosine of an estimate grows as sqrt(n / d').
+QEBA (Li, Xu, Zhang, Yang, Li 2020) draws directions from a small subspace (of cosines, of enlarged
+small images, or of principal components of gradients), and all its estimates have the same number
+of queries. The gain is in the dimension: the cosine of an estimate grows as sqrt(n / d').
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def _halved(point: Tensor, step: Tensor, count: int) -> LazyRows:
 
 @dataclass(frozen=True)
 class Halving(Descent):
-    """A descent with a step of length |x_t - x*| / sqrt(t) that is halved until it is adversarial,
-    and the search from its end."""
+    """A descent with a step of length |x_t - x*| / sqrt(t) that is halved until its end is
+    adversarial, followed by the search from there."""
 
     halvings: Depth = 20
 
@@ -83,7 +83,7 @@ class QEBA(Halving):
     """QEBA with a start, a search and an estimate as parts."""
 
     queries: Count = 100
-    """Number of queries of every estimate."""
+    """Number of queries in every estimate."""
 
     def planned(self, t: int) -> int:  # noqa: ARG002
         return self.queries

@@ -1,10 +1,10 @@
 """OPT and Sign-OPT (Cheng et al. 2019 and 2020): descent on the distance along rays.
 
-Both minimise g(theta), the distance of the boundary along theta, the unit vector from x* to x_t.
+Both minimise g(theta), the distance to the boundary along theta, the unit vector from x* to x_t.
 An iteration estimates the slope of g from directions theta + beta u, and then tries
 theta - alpha slope. Alpha doubles while the distance decreases (at most 15 times). If the first
 trial does not decrease it, alpha is divided by 4 until one does (at most 15 times). When alpha
-falls below 1e-4, it returns to 1, with a tenth of beta. The attack has converged at beta < 1e-8.
+falls below 1e-4, it is reset to 1, and beta is divided by 10. The attack converges at beta < 1e-8.
 
 A trial is queried at the smallest distance so far, and searched inward from there. If it is flagged
 there, it is dropped.
@@ -14,9 +14,9 @@ theta_i = unit(theta + beta u_i),
 
     slope = 1/q sum_i (g(theta_i) - g(theta)) / beta u_i
 
-Each g(theta_i) is a search that starts at g(theta) and brackets the boundary by steps of 1 %. The
-rays are independent and are queried side by side. The closest of their points is accepted if no
-step finds a closer one. Stealthy OPT (Debenedetti et al. 2024) searches inward from 1.01 g to
+Each g(theta_i) takes a search that starts at g(theta) and brackets the boundary in steps of 1 %.
+The rays are independent and are queried side by side. The closest of their points is accepted
+if no step finds a closer one. Stealthy OPT (Debenedetti et al. 2024) searches inward from 1.01 g to
 0.99 g with a line search; a ray that is flagged at its outer end counts as slightly longer.
 
 Sign-OPT takes the slope from one query per direction: g(theta + beta u) is above g(theta) if
@@ -24,8 +24,8 @@ unit(theta + beta u) is flagged at the distance g(theta). So
 
     slope = 1/Q sum_i s_i u_i,  s_i = -1 if the i-th answer is adversarial, else 1.
 
-The u_i are added as they were drawn, not as they were clipped. Clipped ones have a mean that points
-into the box, and a sum of mostly equal signs would follow it.
+The u_i are added as they were drawn, not as they were clipped. The mean of clipped ones points into
+the box, and a sum with mostly equal signs would follow it.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Slope(NamedTuple):
 
 @dataclass(frozen=True)
 class RayDescent(FromBoundary):
-    """What OPT and Sign-OPT share: estimates and steps in turn. The search narrows the bracket on
-    each ray, with the tolerance for the first beta."""
+    """The base of OPT and Sign-OPT: estimates and steps in turn. The search narrows the bracket on
+    each ray; its tolerance is for the initial beta and shrinks with beta."""
 
     alpha: Positive = 0.2
     beta: Annotated[float, number(SMALLEST_BETA, 1)] = 0.001
@@ -80,7 +80,7 @@ class RayDescent(FromBoundary):
     def slope(
         self, problem: Problem, t: int, iterate: Iterate, beta: float, scale: float
     ) -> Asking[Slope]:
-        """Estimate the slope at x_t; `scale` multiplies the tolerance of searches."""
+        """Estimate the slope at x_t; `scale` multiplies the searches' tolerance."""
         raise NotImplementedError
 
     def descend(self, problem: Problem, iterate: Iterate) -> Asking[Stop]:
@@ -102,7 +102,7 @@ class RayDescent(FromBoundary):
     def _step(
         self, problem: Problem, iterate: Iterate, gradient: Tensor, alpha: float, scale: float
     ) -> Asking[tuple[Iterate, float]]:
-        """Return the closest point found, or the iterate, and the last alpha."""
+        """Return the closest point found, or the iterate if none is closer, and the last alpha."""
         theta, distance = unit(iterate.point - problem.source), iterate.distance
 
         def ray(alpha: float) -> Tensor:
@@ -120,7 +120,7 @@ class RayDescent(FromBoundary):
             best = found
         if best is not iterate:
             return best, alpha
-        # Smaller ones are queried at the distance of the iterate, so that the next are known.
+        # Smaller alphas are queried at the iterate's distance, so that the next points are known.
         alphas = [alpha / 4**k for k in range(1, TRIALS + 1)]
         first = 0
         while first < TRIALS:
@@ -146,7 +146,7 @@ class OPT(RayDescent):
     directions: Depth = 10
     """q, the number of directions in an estimate."""
     from_beyond: bool = False
-    """Whether rays of an estimate are searched from 1.01 g inward, as in the stealthy attack."""
+    """Whether an estimate's rays are searched from 1.01 g inward, as in the stealthy attack."""
 
     @property
     def rows(self) -> int:

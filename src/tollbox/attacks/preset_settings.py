@@ -1,9 +1,9 @@
 """The attack of every preset, with all its settings; `presets.py` says what each preset is.
 
-The rows of the paper's Table 1 follow its published code, moved to images in [0,1] by the factor
-0.225: n_0 = 30, delta = 0.0045, chunks of 128, searches down to 2.25e-5 in l2. Attacks of other
-authors have their published settings. Where these say nothing, the paper's code decides: a start of
-growing noise, n_0 = 30, and the rate m of CGBA and GeoDA for AGREST.
+The rows of the paper's Table 1 follow its published code, scaled to images in [0,1] by the factor
+0.225: n_0 = 30, delta = 0.0045, chunks of 128, searches down to 2.25e-5 in l2. Attacks by other
+authors have their published settings. Unpublished settings follow the paper's code: a start from
+growing noise, n_0 = 30, and for AGREST the rate m of CGBA and GeoDA.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ Two = tuple[Any, Any]
 """The vanilla part and the asymmetric one."""
 
 MEAN = 0.449
-"""Mean over ImageNet's channels, which the code's normalisation subtracts whatever the model."""
+"""Mean over ImageNet's channels, which the paper's code subtracts whatever the model."""
 M = 0.06
-"""AGREST's rate m of CGBA and GeoDA."""
+"""AGREST's rate m for CGBA and GeoDA."""
 THETA = 2.6e-5
 """QEBA's 0.01 / sqrt(d) at 3x224x224."""
 OMEGA = 0.00675
-"""qFool's 0.03 of normalised pixels."""
+"""qFool's 0.03 in normalised pixels, scaled to [0,1]."""
 SIGMA = 0.0291
 """TtBA's 3e-4 for each of 56 x 56 x 3 coordinates."""
 ADAPTATION = {"check_every": 4, "orthogonal_window": 10, "source_window": 8}
-"""Foolbox has 10, 100 and 30. With these the step sizes fit after some forty queries, as ART's do,
-rather than three hundred."""
+"""Foolbox uses 10, 100 and 30. With these values the step sizes adapt within about forty queries,
+as in ART, rather than three hundred."""
 RAY_TAU, START_TAU = 1e-3 / 500, 1e-5
-"""The first is beta / 500, as in the code of OPT's and Sign-OPT's authors."""
+"""`RAY_TAU` is beta / 500, as in the code of OPT's and Sign-OPT's authors."""
 SIGNS_TAU = 1e-3
-"""RayS searches to this length in l2 along the unit vector of its signs, as its authors do.
-Stealthy RayS steps by this much in l-infinity, and reduces the radius by at most a tenth."""
+"""RayS searches down to this length in l2 along the unit vector of its signs, as its authors do.
+Stealthy RayS steps by this length in l-infinity, and reduces the radius by at most a tenth."""
 
 SEARCHES = (BinarySearch(), AsymmetricSearch())
 IN_DCT = (MonteCarlo(subspace=Dct(4)), Agrest(m=M, subspace=Dct(4)))
@@ -87,7 +87,7 @@ def two(name: str, make: Make, searches: Two, estimates: Two) -> dict[str, Attac
 
 
 def rays(name: str, make: Make, **stealthy: Any) -> dict[str, Attack]:
-    """Return the authors' form, the asymmetric one (its start as well) and the stealthy one."""
+    """Return the authors' form, the asymmetric one (including its start) and the stealthy one."""
     return {
         name: make(GaussianRays(BinarySearch(START_TAU)), BinarySearch(RAY_TAU)),
         f"a-{name}": make(GaussianRays(AsymmetricSearch(START_TAU)), AsymmetricSearch(RAY_TAU)),
@@ -102,12 +102,12 @@ def surfree(search: Callable[..., Search]) -> SurFree:
 
 
 def tria(search: Callable[..., Search]) -> TriA:
-    """Return TriA; a quarter of the angles of a triangle is two bisections."""
+    """Return TriA; a relative tolerance of 1/4 gives two bisections."""
     return TriA(GrowingNoise(), search(), search(1 / 4, relative=True), SingleWaves(Dct(4)))
 
 
 def walk(search: Callable[..., Search]) -> BoundaryAttack:
-    """Return Boundary Attack; its only search ends at a tenth of a source step."""
+    """Return Boundary Attack; the tolerance of its only search is a tenth of a source step."""
     return BoundaryAttack(NoiseImage(), search(1e-3, relative=True), **ADAPTATION)
 
 
@@ -122,7 +122,7 @@ ATTACKS: dict[str, Attack] = {
     **four("hsja", HSJA, SEARCHES, (MonteCarlo(), Agrest())),
     **four("geoda", GeoDA, SEARCHES, IN_DCT),
     **four("cgba", CGBA, SEARCHES, IN_DCT),
-    # forms of the attacks' authors, and stealthy ones (Debenedetti et al.)
+    # forms by the attacks' authors, and stealthy forms (Debenedetti et al.)
     "surfree-original": SurFree(
         GrowingNoise(step=0.5), COARSE, COARSE, TernarySpectrum(Dct(2, block=8)), SignedGrid()
     ),
@@ -169,7 +169,7 @@ ATTACKS: dict[str, Attack] = {
     "rays": RayS(BinarySearch(SIGNS_TAU)),
     "a-rays": RayS(AsymmetricSearch(SIGNS_TAU)),
     "rays-l2": RaySL2(BinarySearch(SIGNS_TAU)),
-    # The tolerance is 1/d^2 of the path: 1e-6 is what float32 resolves.
+    # The published tolerance is 1/d^2 of the path; 1e-6 is what float32 resolves.
     "hsja-linf": HSJALinf(
         UniformNoise(), BinarySearch(1e-6, relative=True), RelativeRadius(delta=1.0, power=1.0)
     ),

@@ -1,11 +1,11 @@
 """Presets: attacks by name, with what a reader needs to know about each.
 
-1. What code needs to know about a preset is a field, and is never read from the name.
+1. Code reads the properties of a preset from its fields, never from its name.
 2. `preset_settings.py` has the attack of each preset, with all its settings. It is imported when an
    attack is first needed, so that presets can be listed without torch.
 3. A bare name is the vanilla attack. `+as` has asymmetric search, `+agrest` asymmetric gradient
-   estimation, `a-` everything that can be asymmetric, `-original` the form of the attack's authors
-   where the paper's code differs, `+calibrated` a measured overshoot, `+seri` SeRI's rescaling.
+   estimation, and `a-` everything that can be asymmetric. `-original` is the authors' form where
+   the paper's code differs. `+calibrated` has a measured overshoot, `+seri` SeRI's rescaling.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Kind(enum.StrEnum):
 
 
 class Method(enum.Enum):
-    """How an attack differs from the vanilla attack of its family: the words that a table shows,
-    the kind, and the title as the paper writes it."""
+    """The difference between an attack and its family's vanilla attack: the words that a table
+    shows, the kind, and the title as the paper writes it."""
 
     VANILLA = ("VA", Kind.VANILLA, "{}")
     AS = ("VA+AS", Kind.ASYMMETRIC, "{}+AS")
@@ -68,8 +68,7 @@ class Preset:
     source: str
     """The publication that the settings come from."""
     complete: bool
-    """Whether nothing more of the attack can be made asymmetric: the paper then calls it A-FAMILY.
-    """
+    """Whether every part that can be asymmetric is asymmetric; the paper then says A-FAMILY."""
     norms: tuple[Metric, ...]
 
     @property
@@ -183,12 +182,12 @@ def _presets() -> Iterator[Preset]:
 
 _ALL = list(_presets())
 PRESETS = {each.name: each for each in _ALL if not each.needs_surrogate}
-"""The presets that need nothing but their name."""
+"""The presets that need no surrogate."""
 WITH_SURROGATE = {each.name: each for each in _ALL if each.needs_surrogate}
 
 
 def presets(norm: str | None = None) -> list[str]:
-    """Return the names of the presets that need nothing else, all or those made for a norm."""
+    """Return the names of the presets that need no surrogate: all, or those for one norm."""
     metric = None if norm is None else norm_of(norm)
     return [name for name, each in PRESETS.items() if metric is None or metric in each.norms]
 
@@ -196,7 +195,7 @@ def presets(norm: str | None = None) -> list[str]:
 def preset(
     name: str, *, surrogate: Surrogate | nn.Module | Sequence[nn.Module] | None = None
 ) -> Attack:
-    """Return the attack of that name; change a part with `dataclasses.replace`.
+    """Return the attack with that name; change a part with `dataclasses.replace`.
 
     surrogate: your own network, or several, for `frugal+surrogate`.
     """
@@ -210,7 +209,7 @@ def preset(
 
 
 def described(name: str, surrogate: bool = False) -> Preset:
-    """Return the preset of that name; `surrogate` says whether one is given with it."""
+    """Return the preset with that name; `surrogate` says whether the caller provides one."""
     expected = "the name of a preset; tb.presets() lists them"
     require(isinstance(name, str), "name", name, expected)
     known = {**PRESETS, **WITH_SURROGATE}

@@ -1,11 +1,11 @@
-"""qFool (Liu, Moosavi-Dezfooli, Frossard 2019): along one normal as long as it pays.
+"""qFool (Liu, Moosavi-Dezfooli, Frossard 2019): steps along one normal as long as it pays.
 
-At the boundary point P_i: estimate the normal with n_0 queries, and n_0 more in each round, all
-summed to xi. Query x* + k r xi, k = 1, 2, ..., r the distance of the last point found, until one is
-adversarial, and search the line from there to the source: x_adv. Another round follows as long as
-the gain at P_i, per query of its estimates, is more than epsilon of the previous round's. Then
-P_{i+1} = x_adv, if that is closer. The boundary is assumed to be flat near the source, so that a
-normal found far away still points to a close point.
+At the boundary point P_i: estimate the normal with n_0 queries in each round; xi is the unit vector
+of the sum. Query x* + k r xi, k = 1, 2, ..., where r is the smallest distance found, until one is
+adversarial, and search the line from there to the source for x_adv. Another round follows as long
+as the gain at P_i, per query of its estimates, is more than epsilon times the previous round's.
+Then P_{i+1} is the closest x_adv, if closer than P_i. The boundary is assumed to be flat near the
+source, so that a normal found far away still points to a close point.
 
 The gain is the difference between the distances of P_i and x_adv, which is known without a
 synchronisation; the published rule uses the distance between the two points.
@@ -32,9 +32,9 @@ class QFool(Descent):
     """qFool with a start, a search and an estimate as parts."""
 
     queries: Count = 100
-    """n_0, the number of queries of every round."""
+    """n_0, the number of queries in every round."""
     epsilon: InnerFraction = 0.7
-    """Minimum gain per query of a round, as a share of the previous round's."""
+    """Minimum gain per query after a round, as a share of the previous round's."""
     rounds: Count = 10
     """Maximum number of rounds at a boundary point."""
     steps: Count = 100
@@ -49,7 +49,7 @@ class QFool(Descent):
         closest: Iterate | None = None
 
         def move(_: int, iterate: Iterate, normal: Tensor, project: Project) -> Asking[Iterate]:
-            """Run one round at P_i; return P_i if another pays, otherwise P_{i+1}."""
+            """Run one round at P_i; return P_i if another round pays, otherwise P_{i+1}."""
             nonlocal done, previous, closest
             total.add_(normal)
             done += 1

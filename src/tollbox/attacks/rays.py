@@ -1,17 +1,17 @@
-"""RayS (Chen, Gu 2020): no estimate, only signs and the distance of the boundary along them.
+"""RayS (Chen, Gu 2020): no estimate, only signs and the distance to the boundary along them.
 
-A ray is x* + r s, clipped to [0,1], where s is a vector of signs. The signs start as all ones.
+A ray is x* + r s, clipped to [0,1], where s is a vector of signs. All signs are initially 1.
 Blocks of them are flipped in turn: first all, then each half, each quarter, down to single values.
 
-    fast check   a flip is queried at the best radius so far (at first 1: only black and white);
+    fast check   a flip is queried at the best radius so far (at first 1: each value is 0 or 1);
                  if flagged, it is dropped
     search       otherwise the ray is searched inward from there; the flip is kept if the distance
                  is smaller
 
 Fast checks form one ask up to the first adversarial answer, since signs and radius do not change
-before it. If a start is given, the line to it is searched first, and its signs are the first ones.
-A pass over single values without a change would repeat with the same answers, so it ends the
-attack.
+before it. If a start is given, the line to it is searched first, and its signs are the initial
+ones. A pass over single values without a change would repeat with the same answers, so the attack
+stops after it.
 
 In ℓ∞ a radius is a distance. In ℓ2 the same points are sent, and the smallest ℓ2 distance counts.
 """
@@ -36,17 +36,17 @@ from ..parts.vectors import LazyRows
 
 FAST_CHECK = "fast check"
 Block = tuple[int, int]
-"""The first value of a block, and the first value after it."""
+"""Index of the first value in a block, and of the first value after it."""
 
 
 def blocks(dimension: int, level: int) -> list[Block]:
-    """Return blocks of equal size that cover all values, at most 2^level."""
+    """Return at most 2^level blocks of equal size that cover all values."""
     size = math.ceil(dimension / 2**level)
     return [(first, min(dimension, first + size)) for first in range(0, dimension, size)]
 
 
 def _values(block: Block, places: Tensor | None) -> slice | Tensor:
-    """Return the index of a block; `places` are the values that may change, None if all may."""
+    """Return the index of a block; `places` has the values that may change, or None for all."""
     return slice(*block) if places is None else places[slice(*block)]
 
 
@@ -68,16 +68,16 @@ def _flipped(problem: Problem, signs: Tensor, radius: float, flips: list[Block])
 
 @dataclass(frozen=True)
 class SignFlips(Checked):
-    """What RayS has in common for both metrics."""
+    """The base of RayS for both metrics."""
 
     search: Search
     starts: Count = 1000
     """Maximum number of sign vectors tried for a first adversarial point."""
     levels: Depth = 1000
-    """Maximum number of passes over all values; blocks become smaller with each."""
+    """Maximum number of passes over all values; blocks become smaller with each pass."""
 
     rows = 12
-    """Maximum number of points held: signs, both sides of a ray, and the last steps."""
+    """Maximum number of points held: signs, kept and flipped points, and the last steps."""
 
     def flip(self, problem: Problem, reach: float = 1.0, linf_tau: bool = False) -> Asking[Stop]:
         """Flip signs and search radii; a search covers the fraction `reach` of the radius."""
@@ -130,7 +130,7 @@ class RayS(SignFlips):
     linf_tau: bool = False
     """Whether the search's tau is a length in linf, not in l2."""
     least_left: Fraction = 0.0
-    """Fraction of the radius that is not searched; above 0, searches along good rays end sooner."""
+    """Fraction of the radius that is not searched; above 0, searches of good rays are shorter."""
 
     metrics = (Metric.LINF,)
 

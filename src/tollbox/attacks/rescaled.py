@@ -1,11 +1,11 @@
-"""Rescaled: any attack, combined with rescaling blocks of its perturbation (SeRI).
+"""Rescaled: any attack, combined with the rescaling of blocks of its perturbation (SeRI).
 
-SeRI (2026) ends an attack by rescaling: where a model does not look, a block of the perturbation
-contributes less than its length. Blocks are multiplied by 0.2 or by 1.8, and changes that stay
-adversarial at the same length are kept. The published method spends the last fifth of a budget. An
-attack does not know its budget, so here rescaling always has a fifth of the cost so far:
+SeRI (2026) finishes an attack by rescaling, because blocks of the perturbation that a model hardly
+responds to can shrink. Blocks are multiplied by 0.2 or by 1.8, and changes that stay adversarial at
+the same length are kept. The published method spends the last fifth of a budget on this. An attack
+does not know its budget, so here rescaling always has a fifth of the cost so far:
 
-1. The attack's asks pass unchanged. Whenever rescaling has had less than `share` of the cost, and
+1. The attack's asks pass unchanged. Whenever rescaling has used less than `share` of the cost, and
    there is an iterate, one block is tried.
 2. A block is multiplied by 0.2 and, if that is flagged, by 1.8. The perturbation is then made
    `step` shorter than the shortest so far. If it is adversarial, the line inward from there is
@@ -14,7 +14,7 @@ attack does not know its budget, so here rescaling always has a fifth of the cos
    flagged and the iterate has the smallest distance, all factors return to 1.
 4. The blocks are those of grids of 2, 4, 8 and 16 per side, from coarse to fine, in a cycle.
 
-The attack does not notice any of this. The result is the closest point that either of them sent.
+The attack itself is unaffected. The result is the closest adversarial point that either sent.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ from ..parts.vectors import unit
 PHASE = "rescale"
 GRIDS = (2, 4, 8, 16)
 INNERMOST = 0.8
-"""The inner end of a line that is searched, as a fraction of the distance of its outer end."""
+"""Inner end of a line that is searched, as a fraction of the distance of its outer end."""
 ROWS = 16
 """Maximum number of points held in addition to those of the attack."""
 
 
 @dataclass(frozen=True)
 class Rescaled(Checked):
-    """An attack that is combined with rescaling."""
+    """An attack combined with rescaling."""
 
     inner: Attack
     search: Search = field(default_factory=lambda: BinarySearch(1 / 16, relative=True, phase=PHASE))
-    """The search along a line inward, after a block that helped."""
+    """Search along a line inward, after rescaling a block succeeds."""
     share: InnerFraction = 0.2
-    """The fraction of the cost that rescaling has."""
+    """Fraction of the cost spent on rescaling."""
     smaller: Fraction = 0.2
     larger: Annotated[float, number(1, MAX_VALUE)] = 1.8
     step: InnerFraction = 0.01
-    """The fraction by which a rescaled perturbation must be shorter."""
+    """Fraction by which a rescaled perturbation must be shorter."""
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
@@ -107,7 +107,7 @@ def _blocks(height: int, width: int) -> Iterator[Block]:
 
 
 class _Rescaling:
-    """The state of one image: factors by pixel, and the closest point."""
+    """The state of one image: factors per pixel, and the closest point."""
 
     def __init__(self, part: Rescaled, problem: Problem) -> None:
         self._part, self._problem = part, problem
@@ -115,7 +115,7 @@ class _Rescaling:
         self._blocks = cycle([block for block in blocks if problem.may_change(*block)])
         self._factors: Tensor | None = None  # of all blocks; None if all are 1
         self.best: Iterate | None = None  # the closest point, if there is one to rescale
-        self._latest: Iterate | None = None  # the attack's, until it is tried with the factors
+        self._latest: Iterate | None = None  # the attack's iterate, until tried with the factors
         self._seen: Tensor | None = None  # the last point of the attack that `update` took over
 
     def update(self) -> None:

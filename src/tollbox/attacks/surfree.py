@@ -1,9 +1,9 @@
 """SurFree (Maho, Furon, Le Merrer 2021): arcs in random planes, without any estimate.
 
 Iteration t: turn from the boundary point x_t towards a random direction, and search the arc in the
-plane of x_t - x* and that direction for the last adversarial point. Every arc that holds one
-reduces the distance. The paper's reduced form searches the whole arc. The authors first try a few
-angles to both sides, with an adaptive largest angle: the sweep is a part. After the last iteration
+plane of x_t - x* and that direction for the last adversarial point. Every arc that has one reduces
+the distance. The paper's reduced form searches the whole arc. SurFree's authors first try a few
+angles on both sides, up to an adaptive largest angle; the sweep is a part. After the last iteration
 the line to the source is searched again; a budget usually stops the attack earlier.
 """
 

@@ -1,6 +1,6 @@
 """Surrogates: the user's own networks, whose gradients suggest where a boundary lies.
 
-1. A surrogate is not the model under test: it costs nothing, and may be differentiated.
+1. A surrogate is not the model under test: it costs nothing, and can be differentiated.
 2. It receives one image at a time, in a batch of one, in float32 without TF32 and with
    deterministic kernels, so that its answer depends on nothing else.
 3. With several networks, the answer is the mean of their unit gradients.
@@ -32,7 +32,7 @@ from ..parts.vectors import unit
 
 
 class Surrogate:
-    """One network or several, from images (n, c, h, w) to logits (n, classes).
+    """One or more networks that map images (n, c, h, w) to logits (n, classes).
 
     Images in [0,1] are normalised to (image - mean) / std. The classes are those of the model under
     test.
@@ -53,12 +53,12 @@ class Surrogate:
         self.networks = tuple(given)
         self._mean, self._std = mean, std
         self._ready: dict[torch.device, tuple[list[nn.Module], Normalisation]] = {}
-        self._normalisation(torch.device("cpu"))  # reports mistakes early
+        self._normalisation(torch.device("cpu"))  # to report mistakes early
         digests = [weights_digest(network) for network in self.networks]
         self.digest = "-".join(digest[:12] for digest in digests)
         """Digest of the weights."""
         self.gradients, self.seconds = 0, 0.0
-        """Number of gradients computed in this process, and the host's time for them."""
+        """Number of gradients computed in this process, and the host time that they took."""
 
     def __repr__(self) -> str:
         return f"Surrogate({self.digest!r}, mean={self._mean!r}, std={self._std!r})"
@@ -73,7 +73,7 @@ class Surrogate:
         return {**self.__dict__, "_ready": {}, "gradients": 0, "seconds": 0.0}
 
     def direction(self, problem: Problem, point: Tensor) -> Tensor:
-        """Return the unit gradient of the lead of the class to reach over the flagged ones."""
+        """Return the unit gradient of the margin of the class to reach over the flagged ones."""
         started = time.perf_counter()
         networks, normalise = self._on(point.device)
         total = torch.zeros_like(point)
@@ -88,8 +88,8 @@ class Surrogate:
         return unit(problem.only_mask(total))
 
     def classes(self, image: Tensor) -> int:
-        """Return the number of classes, tried on an image (c, h, w). Raise InputError if the
-        networks differ in it, or cannot be differentiated there."""
+        """Return the number of logits for an image (c, h, w). Raise InputError if the networks
+        differ in it or cannot be differentiated at the image."""
         normalise = self._normalisation(image.device, len(image))
         counts = []
         try:
@@ -112,7 +112,7 @@ class Surrogate:
         return counts[0]
 
     def _on(self, device: torch.device) -> tuple[list[nn.Module], Normalisation]:
-        """Return the networks, ready to run on a device, and their normalisation."""
+        """Return the networks, prepared for a device, and their normalisation."""
         if device not in self._ready:
             networks = [
                 prepared(network, device, torch.float32, torch.contiguous_format)
@@ -137,7 +137,7 @@ def _logits(network: nn.Module, normalise: Normalisation, point: Tensor) -> tupl
     with torch.enable_grad():
         image = point.detach().to(torch.float32)[None].clone().requires_grad_(True)
         answer = network(normalise(image))
-    outputs = getattr(answer, "logits", answer)  # transformers returns an object that has them
+    outputs = getattr(answer, "logits", answer)  # transformers wraps them in an object
     if not isinstance(outputs, Tensor) or outputs.ndim != 2:
         raise InputError(
             f"returns {shown(outputs)}", expected="logits (n, classes)", input="surrogate"

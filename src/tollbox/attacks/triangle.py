@@ -1,8 +1,8 @@
 """TriA, the Triangle Attack (Wang, Zhang, Tong, Gong, He, Li, Liu 2022): by the law of sines.
 
-In a plane through x* and x_t, spanned by u = x_t - x* and a random low frequency v orthogonal to
-it, the points x*, x_t and the next one form a triangle with the angle beta at x* and alpha at the
-next point. By the law of sines the next point lies at the distance
+In a plane through x* and x_t, spanned by u = x_t - x* and a random low-frequency direction v
+orthogonal to u, the points x*, x_t and the next one form a triangle with the angle beta at x* and
+alpha at the next point. By the law of sines, the next point lies at the distance
 
     |x_t - x*| sin(alpha + beta) / sin(alpha),   closer than x_t if beta > pi - 2 alpha
 
@@ -32,7 +32,7 @@ from ..parts.vectors import LazyRows
 from .descent import FromBoundary
 
 MIN_BETA = math.pi / 16
-"""Smallest beta beyond where the point is as far as x_t; or half of alpha, if that is smaller."""
+"""Excess of beta over the angle at which the point is as far as x_t; at most alpha / 2."""
 
 
 def corner(circle: Circle, alpha: float, beta: float) -> LinearPoint:
@@ -61,16 +61,16 @@ class TriA(FromBoundary):
     """The Triangle Attack with a start, searches and directions as parts."""
 
     triangle_search: Search
-    """Search of beta; a relative tolerance of 1/4 gives two bisections, as published."""
+    """Search for beta; a relative tolerance of 1/4 gives two bisections, as published."""
     directions: Directions = field(default_factory=SingleWaves)
     rise: Fraction = 0.1
     """Increase of alpha after a plane with an adversarial point."""
     fall: Fraction = 0.005
-    """Decrease of alpha for each flagged answer of a plane without an adversarial point."""
+    """Decrease of alpha for each of the two answers in a plane without an adversarial point."""
     reach: PositiveFraction = 0.1
     """Maximum difference between alpha and a right angle."""
     patience: Limit = 1000
-    """Number of planes in a row without an adversarial point that stop the attack."""
+    """Number of consecutive planes without an adversarial point that stops the attack."""
     iterations: Limit = 100_000
 
     @property

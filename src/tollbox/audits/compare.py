@@ -1,12 +1,12 @@
-"""The comparison of two audits: of two models, or of one before and after it was hardened.
+"""The comparison of two audits: of two models, or of one model before and after hardening.
 
-1. It is over the images, by content and label, that both audits have and classify correctly.
-2. At an ε and a price it is the ratio of the costs of half of the images, with its 95 % interval
-   over draws of the same images for both. The difference is significant if the interval excludes 1
-   and there are at least six images.
-3. Both use the same ε, the prices that both planned with, and the attacks that are finished on
+1. It covers the images, matched by content and label, that both models classify correctly.
+2. At each ε and price, it is the ratio of the costs of attacking half of the images. The 95 %
+   interval comes from draws of the same images for both audits. The difference is significant if
+   the interval excludes 1 and there are at least six images.
+3. Both sides use the same ε, the prices that both audits have, and the attacks that are finished in
    both, since more attacks would find lower costs. A sentence says if their suites differ.
-4. If half of the images were not reached on one side, there is no ratio.
+4. If fewer than half of the images were reached on one side, there is no ratio.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def compare(this: AuditRuns, other: AuditRuns, criteria: Criteria) -> dict[str, 
     values = this.values
     smallest = [each.smallest[places] for each, places in zip((this, other), rows, strict=True)]
     levels = criteria.levels(np.maximum(*smallest), values)
-    if not criteria.epsilons:  # levels that half of the images reach on one side
+    if not criteria.epsilons:  # keep those that half of the images reach in either audit
         either = {*levels, *criteria.levels(np.minimum(*smallest), values)}
         half = min(quantile(each, 0.5) for each in smallest)
         levels = sorted(level for level in either if level >= half) or levels
@@ -99,7 +99,7 @@ def compare(this: AuditRuns, other: AuditRuns, criteria: Criteria) -> dict[str, 
 
 
 def check_other(folder: Path, shape: Sequence[int], images: Collection[tuple[str, int]]) -> None:
-    """Raise InputError unless a folder has an audit of one of these images (content, label)."""
+    """Raise InputError unless `folder` has an audit of one of these images (content, label)."""
     with StudyResults(folder) as results:
         _check_shapes(shape, AuditRuns.of(results).settings["shape"])
         if not {known[:2] for known in results.images}.intersection(images):
@@ -111,7 +111,7 @@ def _key(series: Series) -> tuple[str, float]:
 
 
 def _common(this: AuditRuns, other: AuditRuns) -> tuple[list[int], list[int]]:
-    """Return the rows of the images that both audits measured."""
+    """Return the rows, in each audit, of the images that both measured."""
     _check_shapes(this.settings["shape"], other.settings["shape"])
     places = []
     for each in (this, other):
@@ -137,7 +137,7 @@ def _nothing_common(other: Path, this: str) -> InputError:
 
 
 def cost_ratio(sides: Sequence[Accounts], at_price: float) -> dict[str, Any]:
-    """Return the cost of half of the images on the first side relative to the second (rule 2)."""
+    """Return the ratio of the two sides' costs of attacking half of the images (rule 2)."""
     found = [costs.costs(side, at_price) for side in sides]
     middle = rank(0.5, len(found[0]))
 
@@ -156,7 +156,7 @@ def cost_ratio(sides: Sequence[Accounts], at_price: float) -> dict[str, Any]:
 
 
 def _curve(accounts: Sequence[Accounts], at_price: float) -> dict[str, Any]:
-    """Return the cost of half of the images at each ε."""
+    """Return the cost of attacking half of the images, at each ε."""
     middle = [number(quantile(costs.costs(at, at_price), 0.5)) for at in accounts]
     return {"price": price(at_price), "middle": middle}
 

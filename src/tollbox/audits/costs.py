@@ -1,21 +1,21 @@
-"""The finished runs of an audit, and what an attack on each image costs at any price.
+"""The finished runs of an audit, and the cost of attacking each image at any price.
 
 1. A series (an attack at a price) counts once all its images are finished. In an unfinished series,
    the images whose runs stop early would be over-represented. Unfinished series are listed.
-2. Images that the model misclassifies need no attack: they are left out, and counted. A run that
+2. Images that the model misclassifies need no attack: they are left out and counted. A run that
    failed counts up to its failure.
-3. An account is the number of flagged and of other answers up to and including the first point of a
-   run within ε. Both numbers grow along a run, so no later point is cheaper.
+3. An account is the numbers of flagged and other answers up to and including a run's first point
+   within ε. Both numbers grow along a run, so no later point is cheaper.
 4. Re-pricing is exact: at c* = c that point costs others + c x flagged. At c* = infinity only
    flagged answers count. At a growing price p it costs others + p(1) + … + p(flagged).
-5. An image costs what the cheapest run on it costs, whatever price the run planned with. So costs
-   grow with the price, and shrink with ε. They are upper bounds on what an attacker needs. An image
+5. An image's cost is that of its cheapest run, whatever price that run planned with. So costs
+   grow with the price and shrink with ε. They are upper bounds on what an attacker needs. An image
    that no run reached has an infinite cost.
 6. A quantile is the smallest cost at which at least that share of the images is reached. It is
-   never interpolated, and infinite if fewer images are reached.
+   never interpolated, and is infinite if fewer images are reached.
 7. The break-even price of an image is the largest c at which a run costs at most `worth`: the
-   largest (worth - others) / flagged over runs. It is infinite if a run has no flagged answer, and
-   0 if no run is profitable at any price.
+   largest (worth - others) / flagged over all runs. It is infinite if a run has no flagged answer,
+   and 0 if no run is profitable at any price.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ QUANTILES = (0.1, 0.5, 0.9)
 IN_PYTHON = "tollbox.audit"
 """Origin of an audit whose model comes from Python."""
 SETTINGS = "audit"
-"""Key of the record's settings that holds the audit's own."""
+"""Key in the record's settings under which an audit keeps its own."""
 
 
 class Accounts(NamedTuple):
-    """(images, series): the accounts of the first points within an ε, infinite where none is."""
+    """The accounts (images, series) of the first points within an ε; infinite if there is none."""
 
     images: list[int]
-    """Numbers of the images."""
+    """Image number of each row."""
     flagged: Values
     others: Values
     distances: Values
@@ -59,14 +59,14 @@ class Accounts(NamedTuple):
         return Accounts([self.images[row] for row in rows], *(each[rows] for each in self[1:]))
 
     def costs(self, price: float) -> Values:
-        """Return the cost of each run at c* = price; infinite where the image is not reached."""
+        """Return the cost of each run at c* = price; infinite if it has no point within ε."""
         with np.errstate(invalid="ignore"):
             each = self.flagged if math.isinf(price) else self.others + price * self.flagged
         return np.where(np.isfinite(self.flagged), each, math.inf)
 
 
 def accounts_of(series: Sequence[SeriesRuns], epsilons: Sequence[float]) -> list[Accounts]:
-    """Return the accounts of series that have one run per image, at each ε."""
+    """Return the accounts at each ε, for series with one run per image."""
     images = sorted({run.image for runs in series for run in runs.runs})
     rows = {image: row for row, image in enumerate(images)}
     smallest = np.full((len(images), len(series)), math.inf)
@@ -78,7 +78,7 @@ def accounts_of(series: Sequence[SeriesRuns], epsilons: Sequence[float]) -> list
                 continue
             place = rows[run.image], number
             smallest[place] = run.distances[-1]
-            first = np.searchsorted(-run.distances, -levels)  # the first that is not larger
+            first = np.searchsorted(-run.distances, -levels)  # the first point within each ε
             there = first < len(run.distances)
             source = run.needs["source"][first[there]] - 1
             flagged[place][there] = source
@@ -90,12 +90,12 @@ def accounts_of(series: Sequence[SeriesRuns], epsilons: Sequence[float]) -> list
 
 
 def costs(at: Accounts, price: float) -> Values:
-    """Return what each image costs at c* = price (rules 4 and 5)."""
+    """Return the cost of each image at c* = price (rules 4 and 5)."""
     return np.asarray(at.costs(price).min(axis=1, initial=math.inf))
 
 
 def policy_costs(at: Accounts, prices: Prices) -> Values:
-    """Return what each image costs under prices that depend on the number of flagged answers."""
+    """Return the cost of each image under prices that depend on the number of flagged answers."""
     known = np.isfinite(at.flagged)
     counts = np.stack([np.where(known, at.others, 0), np.where(known, at.flagged, 0)], axis=-1)
     each = np.where(known, prices.cost(counts.astype(np.int64)), math.inf)
@@ -112,17 +112,17 @@ def break_even(at: Accounts, worth: float) -> Values:
 
 
 def rank(share: float, count: int) -> int:
-    """Return the place, from 0, of the quantile `share` among `count` sorted values."""
+    """Return the zero-based index of the quantile `share` among `count` sorted values."""
     return max(0, math.ceil(round(share * count, 9)) - 1)
 
 
 def quantile(values: Values, share: float) -> float:
-    """Return a quantile (rule 6); NaN without values."""
+    """Return a quantile (rule 6); NaN if there are no values."""
     return float(np.sort(values)[rank(share, len(values))]) if len(values) else math.nan
 
 
 def quantiles(values: Values, shares: Sequence[float] = QUANTILES) -> list[Estimate]:
-    """Return quantiles over images, each with its percentile interval."""
+    """Return quantiles over images, each with its 95 % interval."""
     if not len(values):
         return [Estimate(math.nan, math.nan, math.nan, 0)] * len(shares)
     places = [rank(share, len(values)) for share in shares]
@@ -132,7 +132,7 @@ def quantiles(values: Values, shares: Sequence[float] = QUANTILES) -> list[Estim
 
 
 def interval(statistic: Callable[[NDArray[np.int64]], Values], count: int) -> tuple[Values, Values]:
-    """Return the 95 % percentile interval of a statistic over draws of `count` images."""
+    """Return the 95 % percentile interval of a statistic over bootstrap draws of `count` images."""
     drawn = bootstrap(statistic, np.arange(count))
     low, high = np.percentile(drawn, PERCENTILES, axis=0, method="nearest")
     return low, high
@@ -146,11 +146,11 @@ class AuditRuns:
     complete: list[SeriesRuns]
     """Series all of whose images are finished."""
     left_out: list[tuple[Series, int]]
-    """The other series, with their number of finished cells."""
+    """The other series, each with its number of finished cells."""
 
     @classmethod
     def of(cls, results: StudyResults) -> AuditRuns:
-        """Read the runs of a folder; raise InputError if it has no audit."""
+        """Read the runs from a study's results; raise InputError if the study is not an audit."""
         if SETTINGS not in results.record.settings:
             given = f"{results.folder} has a study that is not an audit"
             remedy = f"for its report, run `tollbox report {results.folder}`"
@@ -169,7 +169,7 @@ class AuditRuns:
 
     @property
     def values(self) -> int:
-        """Number of values of an image."""
+        """Number of values in an image."""
         return math.prod(self.settings["shape"])
 
     @property

@@ -1,8 +1,8 @@
-"""The results of an audit as plain data: what audit.json holds, and what the page shows.
+"""The results of an audit as plain data, for audit.json and the page.
 
-1. Numbers are finite and have six digits. None is infinite: no run reached the image, or no price
-   is high enough. Nothing depends on when, or in how many sessions, the audit ran.
-2. Only finished series count. The ranking over all budgets (`report/ranking.py`) takes each attack
+1. Numbers are finite, with six significant digits. Infinity becomes None: no run reached the image,
+   or no price is high enough. Nothing depends on when, or in how many sessions, the audit ran.
+2. Only finished series count. The ranking over all budgets (`report/ranking.py`) counts each attack
    at the price that it planned with. If only flagged answers have a price, there is no budget to
    rank over.
 """
@@ -33,14 +33,14 @@ FORMAT = 1
 WORTHS = (100.0, 1000.0, 10_000.0, 100_000.0)
 """Worths of a changed image that are always reported."""
 MARKS = 40
-"""Number of ε of a curve."""
+"""Number of log-spaced ε on a curve."""
 REFERENCE = 100.0
-"""Preferred price at which the weakest images are found, and which the verdict names with 1."""
+"""Preferred price for finding the weakest images; the verdict reports it along with c* = 1."""
 WEAKEST = 6
 
 
 def number(value: float | None) -> float | int | None:
-    """Return a number with six digits, as an integer if it is whole; None if it is not finite."""
+    """Return a number rounded to six digits, as an integer if it is whole; None if not finite."""
     if value is None or not math.isfinite(value):
         return None
     rounded = float(f"{value:.6g}")
@@ -48,7 +48,7 @@ def number(value: float | None) -> float | int | None:
 
 
 def price(ratio: float) -> float | int | str:
-    """Return c* as JSON has it."""
+    """Return c* as a value for JSON; "inf" if it is infinite."""
     return "inf" if math.isinf(ratio) else number(ratio) or 0
 
 
@@ -132,13 +132,13 @@ def audit_data(runs: AuditRuns, criteria: Criteria) -> dict[str, Any]:
 
 
 def prices_of(runs: AuditRuns) -> list[float]:
-    """Return 1 and the prices that the attacks planned with, in rising order."""
+    """Return 1 and the prices that the attacks planned with, in ascending order."""
     ratios = (tariff.prices.true_ratio for tariff in runs.results.study.tariffs)
     return sorted({1.0, *ratios})
 
 
 def reference_price(prices: Sequence[float]) -> float:
-    """Return 100, or the finite price with the smallest ratio to it."""
+    """Return the finite price closest to `REFERENCE` on a log scale."""
     finite = [each for each in prices if math.isfinite(each)]
     return min(finite, key=lambda each: abs(math.log(max(each, 1e-9) / REFERENCE)))
 
@@ -259,13 +259,13 @@ def _ranking(runs: AuditRuns) -> dict[str, Any]:
 
 
 def times(runs: AuditRuns) -> list[Mapping[str, Any]]:
-    """Return the seconds of each finished series, summed over workers, and queries per second."""
+    """Return each finished series' seconds, summed over workers, and its queries per second."""
     found = times_of(runs.results, runs.complete)
     return [{"seconds": number(each), "speed": number(speed)} for each, speed in found]
 
 
 def _cheapest(runs: AuditRuns, at: Accounts, prices: Sequence[float]) -> list[dict[str, Any]]:
-    """Return for how many images each attack is the cheapest, by price."""
+    """Return the number of images for which each attack is the cheapest, at each price."""
     attacks = [each.attack for each in runs.complete]
     rows = []
     for each in prices:
@@ -277,7 +277,7 @@ def _cheapest(runs: AuditRuns, at: Accounts, prices: Sequence[float]) -> list[di
 
 
 def _weakest(runs: AuditRuns, at: Accounts, prices: Sequence[float]) -> list[dict[str, Any]]:
-    """Return the cheapest images at the reference price, with their cheapest runs."""
+    """Return the images that are cheapest to attack at the reference price, with those runs."""
     found = at.costs(reference_price(prices))
     least = found.min(axis=1, initial=math.inf)
     rows = []
@@ -306,7 +306,7 @@ def _weakest(runs: AuditRuns, at: Accounts, prices: Sequence[float]) -> list[dic
 
 
 def price_fronts(at: Accounts) -> list[list[list[int]]]:
-    """Return for each image the accounts (flagged, others) that are cheapest at some price."""
+    """Return each image's Pareto front of accounts (flagged, others): no other can be cheapest."""
     fronts = []
     for flagged, others in zip(at.flagged, at.others, strict=True):
         front: list[list[int]] = []

@@ -1,13 +1,13 @@
 """The page of an audit: one HTML file that contains everything it needs.
 
-1. It is assembled like the page of a report (`report/page.py`), with another script. For each ε and
-   image it has the accounts that are cheapest at some price, so that a reader can enter any price
-   and worth: the script computes what `costs.py` would.
+1. It is assembled like a report's page (`report/page.py`), but with its own script. For each ε and
+   image it has the accounts that can be cheapest at some price, so that a reader can enter any
+   price and worth: the script computes what `costs.py` would.
 2. The weakest images are shown with the adversarial image of the cheapest run and the difference,
-   with the same amplification for all. The adversarial image is the one with the smallest distance:
-   the one that was kept, or else recomputed from the recorded answers.
-3. The originals are those in the audit's folder, if it has them, so that the page can be made
-   anywhere; otherwise those of the study. They must be the ones that were attacked. If the images
+   equally amplified for all. The adversarial image is the run's closest one: the image that was
+   kept, or else one recomputed from the recorded answers.
+3. The originals come from the audit's folder if it has them, so that the page can be made anywhere;
+   otherwise from the study's inputs. They must be the images that were attacked. If the images
    cannot be shown, the page says why.
 """
 
@@ -37,7 +37,7 @@ from .data import price_fronts, times
 
 IMAGES = "images.npz"
 MOST_ACCOUNTS = 2000
-"""Maximum number of images with accounts on the page; beyond it, other prices cannot be entered."""
+"""Maximum number of images with accounts on the page; beyond it, readers cannot enter prices."""
 
 
 def page(runs: AuditRuns, data: dict[str, Any]) -> str:
@@ -87,7 +87,7 @@ def _images(runs: AuditRuns, weakest: Sequence[dict[str, Any]]) -> dict[str, Any
 
 
 def _changed(runs: AuditRuns, weakest: Sequence[dict[str, Any]]) -> list[Tensor | None]:
-    """Return the adversarial image of the cheapest run on each image."""
+    """Return the adversarial image of each cheapest run; None if it is not available."""
     results, [seed] = runs.results, runs.results.study.seeds
     series = results.grid.series
     cells = [results.grid.cell(Place(series[w["series"]], seed, w["image"])) for w in weakest]

@@ -4,12 +4,12 @@
    and the next best: `surfree-original` at high prices, `hsja+as` at low ones, and `stealthy-hsja`,
    which aims at few flagged answers. The first is the most informative, so it runs at all prices
    before the next starts.
-2. Prices: 1, 10, 100, 1000, and infinity, where a flagged answer costs 1, any other nothing, and
+2. Prices: 1, 10, 100, 1000, and infinity, where a flagged answer costs 1, any other is free, and
    the number of queries is limited.
 3. Budgets: B at c* = 1. The more a flagged answer costs, the larger the budget must be to reach the
    same distance (`FACTORS`): 1.5 B, 3 B and 15 B at 10, 100 and 1000, and at most 5 B queries at
    infinity. Costs at any other price follow from the same answers, so no other price is run.
-4. B is 2000, and 5000 for images of more than `LARGE` values: in more dimensions an estimate needs
+4. B is 2000, or 5000 for images of more than `LARGE` values: in more dimensions, an estimate needs
    more queries.
 """
 
@@ -29,18 +29,18 @@ QUERIES_FACTOR = 5
 BUDGET = 2000
 LARGE_BUDGET = 5000
 LARGE = 50_000
-"""Number of values of a large image (3 x 128 x 128 are 49,152)."""
+"""Number of values above which an image is large (3 x 128 x 128 is 49,152)."""
 LEAST_BUDGET = 100
 EXPECTED = (
     f"a number from {LEAST_BUDGET} to 1e9, the maximum cost of an attack on one image if all "
     "answers cost 1"
 )
 MOST_KEPT = 200_000_000
-"""Maximum size of all adversarial images in bytes; above it, none is kept."""
+"""Maximum total size of the adversarial images in bytes; above it, none is kept."""
 
 
 def budget_for(values: int, given: float | None = None) -> float:
-    """Return B for images with `values` values; raise InputError if the given one is invalid."""
+    """Return B for images with `values` values; raise InputError if `given` is invalid."""
     default = LARGE_BUDGET if values > LARGE else BUDGET
     budget = default if given is None else given
     require(is_number(budget) and LEAST_BUDGET <= budget <= 1e9, "budget", budget, EXPECTED)
@@ -53,7 +53,7 @@ def tariffs(budget: float) -> list[Tariff]:
 
 
 def study_fields(budget: float, values: int) -> dict[str, Any]:
-    """Return the fields of a study that the suite decides, for images with `values` in all."""
+    """Return the study fields that the suite determines; `values` is the total over all images."""
     prices = tariffs(budget)
     return {
         "attacks": [AttackSpec.of(name) for name in ATTACKS],

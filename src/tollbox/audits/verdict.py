@@ -1,4 +1,4 @@
-"""An audit in words, which claim only what was measured on these images with these attacks.
+"""The verdict in words: only claims about what was measured on these images with these attacks.
 
 1. Costs are upper bounds: stronger attacks may need less. So a price that makes these attacks
    unprofitable is a lower bound on the price that is needed.
@@ -22,7 +22,7 @@ STRONGER = "stronger attacks may require a higher price."
 
 
 def level_words(level: Mapping[str, Any]) -> str:
-    """Return an ε in words: 4/255 RMS (ℓ2 0.44)."""
+    """Return an ε as text, e.g. 4/255 RMS (ℓ2 0.44)."""
     return f"{level['steps']:.3g}/255 RMS (ℓ2 {distance(level['epsilon'])})"
 
 
@@ -33,13 +33,13 @@ def _cost(value: float | None) -> str:
 
 
 def _estimate(found: Mapping[str, Any], one: bool = False) -> str:
-    """Return a number with its interval, unless it is of one image: 182 (95 % CI 60–415)."""
+    """Return a number as text, e.g. 182 (95 % CI 60–415); for `one` image, without the interval."""
     ends = confidence(_cost(found["low"]), _cost(found["high"]))
     return _cost(found["value"]) + ("" if one else f" ({ends})")
 
 
 def _found(rows: list[dict[str, Any]], share: float, **keys: Any) -> dict[str, Any]:
-    """Return the quantile of a share in the row with these keys."""
+    """Return the quantile for `share` from the row with these keys."""
     row = next(row for row in rows if all(row[key] == value for key, value in keys.items()))
     return dict(row["quantiles"][QUANTILES.index(share)])
 
@@ -93,7 +93,7 @@ def _all_failed(data: Mapping[str, Any]) -> bool:
 
 
 def _unprofitable(found: Mapping[str, Any], one: bool) -> str:
-    """Return a clause on the price that makes attacks unprofitable on most images."""
+    """Return a clause about the price that makes attacks unprofitable on most images."""
     most = "" if one else " on nine in ten images"
     if found["value"] is None:
         some = "one of them needs" if one else "some of them need"
@@ -107,7 +107,7 @@ def _unprofitable(found: Mapping[str, Any], one: bool) -> str:
 
 
 def _profit(data: Mapping[str, Any], here: int, worth: float) -> str:
-    """Return the price that makes attacks unprofitable, in a sentence."""
+    """Return a sentence about the price that makes attacks unprofitable."""
     one = data["images"]["measured"] == 1
     half, most = (
         _found(data["break_even"], share, level=here, worth=number(worth)) for share in (0.5, 0.9)
@@ -132,7 +132,7 @@ def _profit(data: Mapping[str, Any], here: int, worth: float) -> str:
 
 
 def _limit(data: Mapping[str, Any], here: int) -> str:
-    """Return the limit on flagged answers that would stop attacks, in a sentence."""
+    """Return a sentence about the limit on flagged answers that would stop attacks."""
     few, half = (_found(data["flagged"], share, level=here)["value"] for share in (0.1, 0.5))
     if few is None:
         return "Fewer than one in ten images were reached, which is too few to suggest a limit."
@@ -175,7 +175,7 @@ def advice(data: Mapping[str, Any]) -> list[str]:
 
 
 def notes(runs: AuditRuns, data: Mapping[str, Any]) -> list[str]:
-    """Return what a reader of the numbers must know."""
+    """Return sentences that a reader needs in order to interpret the numbers."""
     results, images = runs.results, data["images"]
     sentences = [*results.sizes, *goal_sentences(results.study.goal, results.record.class_names)]
     wrong = images["misclassified"]
@@ -203,8 +203,8 @@ def notes(runs: AuditRuns, data: Mapping[str, Any]) -> list[str]:
 
 
 def commands(runs: AuditRuns, failed: int) -> list[str]:
-    """Return the commands that resume an audit, of which `failed` runs failed, or report other
-    criteria."""
+    """Return the commands that resume an audit, in which `failed` runs failed, or that report it
+    with other criteria."""
     record, results = runs.results.record, runs.results
     folder = shlex.quote(str(results.folder))
     if record.made_by == "demo":

@@ -1,4 +1,4 @@
-"""The command line: one file per command, and what commands share."""
+"""The command line: one file per command, and shared modules."""
 
 from .app import COMMANDS, main
 from .interrupt import HANDLERS

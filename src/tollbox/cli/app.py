@@ -1,12 +1,12 @@
-"""The command line.
+"""The command line: parsing, error messages and exit codes.
 
-1. A user's mistake (an InputError, or what the parser finds) is one message on stderr and exit code
-   2. A failure of the environment, such as a full disk, is one message and exit code 1.
-2. Ctrl-C is exit code 130, SIGTERM 143. It is no error if the reader of stdout goes away. If stdout
-   cannot be written for another reason, that is reported, with exit code 1.
+1. A user's mistake (an InputError or a parsing error) gives one message on stderr and exit code 2.
+   A failure of the environment, such as a full disk, gives one message and exit code 1.
+2. Ctrl-C gives exit code 130, SIGTERM 143. A closed pipe on stdout is not an error. If stdout
+   cannot be written for another reason, a message says so, and the exit code is 1.
 3. Anything else is a bug and keeps its traceback.
-4. A command's file is imported when the command is typed. It imports what its work needs inside its
-   function, so that help does not wait for torch.
+4. A command's file is imported only when the command is typed. Its function imports what the work
+   needs, so that help does not wait for torch.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ COMMANDS = {
     "init": "Write a study file for your own model and images, or one to fill in.",
     "run": "Run a study: models x attacks x prices x images, from a TOML file.",
     "resume": "Continue a study or an attack; recorded answers are not asked for again.",
-    "status": "Show the progress of a study; it may be running.",
+    "status": "Show the progress of a study, even while it is running.",
     "report": "Make a page from a study, finished or not: table, curves, trade-offs, gallery.",
     "export": "Write a study's finished cells, their steps and its images as CSV or Parquet.",
     "merge": "Join the parts of a study, each run with --shard, in one folder.",
@@ -46,11 +46,11 @@ COMMANDS = {
     "theory": "Print what the paper's theorems say for a price: overshoot, estimates, searches.",
     "paper": "Run an experiment of the paper, or all, and draw it; without a name, list them.",
 }
-"""The first sentence of each command, shown without importing it, in the order of use."""
+"""Summary of each command, shown without importing the command; in the order of use."""
 LIGHT = ("status", "presets", "theory")
 """Commands that do not need torch."""
 DEFAULTS = Parameter(negative="", show_choices=False)
-"""What all options have in common: no --no-NAME, and no list of choices in the help."""
+"""Default settings of all options: no --no-NAME, and no list of choices in the help."""
 INSTALL = "--install-completion"
 INSTALL_TEXT = "Install shell completion for commands, options and presets."
 EPILOGUE = "Run `tollbox COMMAND --help` for the options of a command."
@@ -72,7 +72,7 @@ def command_line(typed: str | None = None) -> App:
 
 
 def main(arguments: Sequence[str] | None = None, ready: Callable[[], None] = lambda: None) -> None:
-    """Run a command and exit with its code; call `ready` once torch is imported, if needed."""
+    """Run a command and exit with its code; call `ready` after the slow imports."""
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     with safe_streams() as out:
         code = _run(tokens, ready)
@@ -92,10 +92,10 @@ def _run(tokens: list[str], ready: Callable[[], None]) -> int:
         command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
         works = command.__module__.startswith(__package__)  # not help or the version
         if works and typed not in LIGHT:
-            importlib.import_module("torch")  # slow, and a signal still ends the process
+            importlib.import_module("torch")  # slow; a signal still exits the process
         ready()
         return int(command(*bound.args, **bound.kwargs) or 0)
-    except UnknownCommandError:  # its own text would import all commands
+    except UnknownCommandError:  # the error's own message would import all commands
         flags = ("--help", "--version", INSTALL)
         kind, known = ("option", flags) if str(typed).startswith("-") else ("command", COMMANDS)
         say(str(UnknownNameError(kind, str(typed), known)))

@@ -1,9 +1,9 @@
-"""`tollbox attack`: a study of one attack on your own model, with its own files.
+"""`tollbox attack`: a study of one attack on your own model, with output files of its own.
 
 1. All input is checked before the first query. A mistake is reported in one sentence, and nothing
    is written.
-2. Every answer is recorded in the output folder first, so that `tollbox resume` can continue.
-   Ctrl-C stops the run and saves what was reached.
+2. Every answer is recorded in the output folder before it is used, so that `tollbox resume` can
+   continue. Ctrl-C stops the run and saves what was reached.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def attack(options: AttackOptions) -> int:
     """Attack your own model on your own images, under a price for flagged answers.
 
     Writes adversarial.npz, PNGs of the adversarial images, results.csv and ledger.json into --out.
-    Ctrl-C ends the run and saves what was reached; `tollbox resume` continues after a stop of any
-    kind.
+    Ctrl-C ends the run and saves what was reached; `tollbox resume` continues it, whatever
+    stopped it.
     """
     from ..data.output import check_free
     from ..studies.create import create
@@ -102,7 +102,7 @@ def study_of(options: AttackOptions) -> Study:
     from ..studies.specs import AttackSpec, DetectorSpec, SurrogateSpec, Tariff
 
     price: float | str = options.price
-    with contextlib.suppress(ValueError):  # the path of a CSV
+    with contextlib.suppress(ValueError):  # not a number: the path of a CSV
         price = float(price)
     limits = options.given("prices")
     limits = {name: math.inf if value is None else value for name, value in limits.items()}
@@ -125,7 +125,7 @@ def study_of(options: AttackOptions) -> Study:
 
 
 def _check_complete(options: AttackOptions, needed: str, *names: str) -> None:
-    """Raise InputError if one of the options is given without the one that they describe."""
+    """Raise InputError if an option in `names` is given without `needed`, which it describes."""
     for name in names if not getattr(options, needed) else ():
         if getattr(options, name) is not None:
             given = f"is given, and {mention(needed)} is not"
@@ -133,7 +133,7 @@ def _check_complete(options: AttackOptions, needed: str, *names: str) -> None:
 
 
 def _settings(options: AttackOptions, loaded: StudyInputs) -> dict[str, Any]:
-    """Return all that is needed to run the attack again, for ledger.json."""
+    """Return everything needed to repeat the attack, for ledger.json."""
     from ..studies.fingerprint import current_environment
 
     study = loaded.study

@@ -1,21 +1,19 @@
 """The results of `tollbox attack`: adversarial.npz, PNGs, results.csv, ledger.json, and a table.
 
-They are written again, as a whole, whenever a run ends, and include what unfinished images had
-reached.
+All files are rewritten whenever a run stops, and include what unfinished images had reached.
 
 1. `adversarial.npz` is lossless: the points as they were sent, for the images that have one.
-2. A PNG is the point rounded to 8 bits, which may lose it. So the model gets the rounded images
-   again, uncharged, and the file name says what it answered: `0007-adversarial.png`,
-   `0007-lost.png`, or `0007-unknown.png` if the model failed on it, or is metered.
+2. A PNG holds the point rounded to 8 bits, which may no longer be adversarial. So the rounded
+   images are sent to the model, uncharged, and the file name gives the outcome:
+   `0007-adversarial.png`, `0007-lost.png`, or `0007-unknown.png` if the model fails or is metered.
 3. `results.csv` has a line for each image. `distance` is `inf` if no adversarial point was found,
    and 0 if the model misclassifies the clean image (with a target, `inf` unless it answers the
-   target); such an image has `already_misclassified` and neither a point nor a PNG.
+   target); such an image has `already_misclassified` set, and neither point nor PNG.
 4. `ledger.json` has the settings of the run and, for each image, how often each label was answered
-   in each phase; costs follow from these.
-5. A file that cannot be written does not prevent the others; the numbers come first, PNGs last.
-6. In the table that is printed, the median and the number of images without an adversarial point
-   are over the runs that were not cut short. What runs had reached that the time limit or Ctrl-C
-   stopped is a row of its own.
+   in each phase; costs follow from these counts.
+5. If a file cannot be written, the others still are; the numbers come first, the PNGs last.
+6. In the printed table, the median and the number of images without an adversarial point cover the
+   runs that were not cut short. Runs that the time limit or Ctrl-C stopped have rows of their own.
 """
 
 from __future__ import annotations
@@ -55,18 +53,18 @@ from .study_run import say_end
 PNG = re.compile(r"\d{4,}-(adversarial|lost|unknown)\.png")
 FILES = frozenset({"adversarial.npz", "results.csv", "ledger.json"})
 MOST_CLASSES = 3
-"""Maximum number of classes that are named."""
+"""Maximum number of classes named in the printed table."""
 
 
 def finish(folder: Path, outcome: Outcome, interruption: int, loaded: StudyInputs) -> int:
     """Write the files of an attack, print its summary, and return the exit code.
 
-    `interruption` is the exit code if it is not 0.
+    If `interruption` is not 0, it is the exit code.
     """
     study, metered = loaded.study, loaded.study.execution.metered
     cells = [loaded.cell(loaded.grid.place(number)) for number in range(len(loaded.grid))]
     started = [result for result in outcome.unfinished.values() if result is not None]
-    why = started[0].stop if started else Stop.INTERRUPTED  # also of those that did not start
+    why = started[0].stop if started else Stop.INTERRUPTED  # also for images that did not start
     with StudyResults(folder) as store:
         known = outcome.unfinished | {result.index: result for result in store.results()}
         each = (known.get(n) or Result.of(cell, n, why) for n, cell in enumerate(cells))
@@ -103,7 +101,7 @@ class Point:
 
     @property
     def png(self) -> str:
-        """The name of its PNG; empty unless it has 1, 3 or 4 channels."""
+        """File name of the PNG; empty unless the point has 1, 3 or 4 channels."""
         kind = {True: "adversarial", False: "lost", None: "unknown"}[self.adversarial]
         return f"{self.result.index:04d}-{kind}.png" if len(self.pixels) in (1, 3, 4) else ""
 
@@ -111,7 +109,7 @@ class Point:
 def find_points(
     model: Model, cells: Sequence[Cell], results: Sequence[Result], batch_size: int, ask: bool
 ) -> dict[int, Point]:
-    """Return the adversarial points by index; with `ask`, the model gets them at 8 bits."""
+    """Return the adversarial points by index; with `ask`, query the model with them at 8 bits."""
     found = [
         (r, r.adversarial, r.adversarial.mul(255).round().to(torch.uint8))
         for r in results
@@ -151,7 +149,7 @@ def write_all(
     settings: Mapping[str, Any],
     classes: Sequence[str] = (),
 ) -> None:
-    """Write every file that can be written into `folder`, then raise an error if there was one."""
+    """Write every file that can be written into `folder`, then raise any error."""
     rows = [_row(cells[r.index], r, points.get(r.index), classes) for r in results]
     accounts = [_account(cells[r.index], r, classes) for r in results]
     ledger = json_text({"settings": settings, "images": accounts}, indent=1) + "\n"
@@ -251,8 +249,8 @@ def show_summary(
     loaded: StudyInputs,
     lost: int | None,
 ) -> None:
-    """Print the summary of an attack; `lost` points are no longer adversarial at 8 bits, None if
-    the model was not asked."""
+    """Print the summary of an attack; `lost` is the number of points that are no longer
+    adversarial at 8 bits, or None if the model was not queried."""
     target, classes = settings["target"], loaded.images.class_names
     title = f"{settings['attack']}, price {settings['price']}"
     answer = "the source class"
@@ -327,7 +325,7 @@ def _summary(
         rows["flagged answers until then"] = first_flagged
         rows["benign sessions with an alarm"] = f"{panel.all.rate:.1%}"
     surrogate = loaded.surrogate(loaded.study.attacks[0])
-    if surrogate is not None and store.record.shards == 1:  # the one that this process used
+    if surrogate is not None and store.record.shards == 1:  # so its counts are complete
         seconds = f"{surrogate.seconds:.1f} s"
         rows["gradients of the surrogate"] = f"{surrogate.gradients:,} in {seconds}"
     return rows

@@ -1,9 +1,9 @@
-"""`tollbox audit`: what it costs to attack your own model, and what would make it uneconomic.
+"""`tollbox audit`: what it costs to attack your own model, and what would make it unprofitable.
 
 1. An audit is a study in --out. The same command resumes it, and so does `tollbox resume`.
-2. Without --model nothing is run: the recorded audit in --out is read again with the given --worth,
-   --epsilon, --policy and --against. That needs no model.
-3. audit.json and audit.html are written whenever a run ends, finished or not.
+2. Without --model nothing is run: the audit recorded in --out is reported again, with the given
+   --worth, --epsilon, --policy and --against.
+3. audit.json and audit.html are written whenever a run stops, finished or not.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..studies.study import Study
 
 LIMIT = 50
-"""Number of images by default."""
+"""Default maximum number of images."""
 SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
@@ -38,16 +38,16 @@ class AuditOptions(ModelOptions):
     out: Path
     """Folder for the recorded answers, audit.html and audit.json."""
     budget: float | None = None
-    """Maximum cost of an attack on one image where all answers cost 1; it grows with the price.
-    Default: 2000, and 5000 for large images."""
+    """Maximum cost of an attack on one image if all answers cost 1; it grows with the price.
+    Default: 2000, or 5000 for large images."""
     time: str | None = None
-    """Time after which the run stops, as 90s, 8m or 1h; the finished part is reported."""
+    """Time after which the run stops, such as 90s, 8m or 1h; the finished part is reported."""
     worth: float | None = None
-    """Value of an adversarial image, in the price of an other answer."""
+    """Value of an adversarial image to an attacker, if an answer that is not flagged costs 1."""
     epsilon: str | None = None
-    """Allowed perturbations: l2 distances as 0.5,1, or 2/255,4/255."""
+    """Allowed perturbations: l2 distances such as 0.5,1, or pixel steps such as 2/255,4/255."""
     policy: Path | None = None
-    """CSV with the columns flagged and price: one more line, for a price that grows."""
+    """CSV with the columns flagged and price: a growing price to report in addition."""
     against: Path | None = None
     """Folder of another audit to compare with."""
     json: Annotated[bool, JSON] = False
@@ -57,8 +57,8 @@ def audit(options: AuditOptions) -> int:
     """Measure what it costs to attack your own model, and what would make it unprofitable.
 
     Runs a fixed suite of attacks at several prices; every answer is recorded in --out. Without
-    --model, the audit in --out is read again. Ctrl-C stops the run, and the same command resumes
-    it.
+    --model, the audit in --out is reported again. Ctrl-C stops the run, and the same command
+    resumes it.
     """
     from ..audits.audit import conclude
     from ..audits.criteria import Criteria
@@ -75,13 +75,13 @@ def audit(options: AuditOptions) -> int:
 def run_audit(
     options: AuditOptions, criteria: Criteria, limit: float, name: str = "", made_by: str = "audit"
 ) -> int:
-    """Run an audit and print its answers; its name is that of the model by default."""
+    """Run an audit and print its results; its name defaults to that of the model."""
     from ..audits.audit import conclude, options_of, start
     from ..audits.compare import check_other
     from .study_run import keeping, run_left, say_end
 
     budget, loaded = _prepared(options, name)
-    if options.against is not None:  # before anything is run for it
+    if options.against is not None:  # checked before anything is run
         known = set(zip(loaded.hashes, loaded.images.labels, strict=True))
         check_other(options.against, loaded.images.images.shape[1:], known)
     start(loaded, options.out, budget, criteria, made_by)
@@ -93,7 +93,7 @@ def run_audit(
 
 
 def _check_asked(options: AuditOptions) -> None:
-    """Raise InputError if an option is given that only a run reads, but no model."""
+    """Raise InputError if a run's option is given without a model, or `out` does not exist."""
     both = f"{mention('model')} and {mention('path')} to run an audit"
     for each in fields(options):
         read = each.name in ("out", "worth", "epsilon", "policy", "against", "json")
@@ -108,7 +108,7 @@ def _check_asked(options: AuditOptions) -> None:
 
 
 def duration(text: str | None) -> float:
-    """Return '8m' in seconds; infinite for None."""
+    """Return a time such as '8m' in seconds; infinite for None."""
     if text is None:
         return math.inf
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh]?)\s*", text)
@@ -118,7 +118,7 @@ def duration(text: str | None) -> float:
 
 
 def _prepared(options: AuditOptions, name: str) -> tuple[float, StudyInputs]:
-    """Return the budget and the study that the options describe, with its images."""
+    """Return the budget and the loaded inputs of the study that the options describe."""
     from ..audits.suite import budget_for, study_fields
     from ..studies.inputs import load
     from ..studies.store.store import read_record
@@ -131,7 +131,7 @@ def _prepared(options: AuditOptions, name: str) -> tuple[float, StudyInputs]:
         raise InputError("is not given", expected="the images to attack", input="path")
     record = read_record(options.out)
     kept_record = record if record is not None and record.made_by == "audit" else None
-    # The default budget, and what is kept, depend on the size of the images, which load first.
+    # The default budget, and whether images are kept, depend on their size: load them first.
     loaded = load(study_of(budget_for(0, options.budget), 0), record=kept_record)
     images = loaded.images.images
     budget = budget_for(images[0].numel(), options.budget)
@@ -139,7 +139,7 @@ def _prepared(options: AuditOptions, name: str) -> tuple[float, StudyInputs]:
 
 
 def show(found: Audit, as_json: bool = False) -> None:
-    """Print the verdict, or all answers as JSON."""
+    """Print the verdict, or all results as JSON."""
     from ..audits.audit import PAGE
 
     if as_json:

@@ -16,7 +16,7 @@ BUDGET = 600
 WORTH = 10_000.0
 NEXT = "tollbox audit --model MODEL --images FOLDER --out DIR"
 TIME_LIMIT = 100.0
-"""Seconds; the demo takes about a minute on two cores."""
+"""Time limit in seconds; the demo takes about a minute on two cores."""
 STORE = ("shard-0.lock", *(f"shard-0.sqlite{end}" for end in ("", "-wal", "-shm")))
 
 

@@ -1,11 +1,11 @@
 """`tollbox init`: a study file to start from, with every key explained in a comment.
 
-1. With a model and images, both are loaded as `tollbox run` loads them, so that the file works at
-   once; its comments say what was found (sizes, classes, the model's own preprocessing). The model
-   gets the first images once, uncharged, to see whether it classifies them correctly; with
-   --metered it gets only the one image that every model is tried on.
-2. Without either, the file is a template to fill in.
-3. No file is overwritten, except with --replace one that this command wrote.
+1. Given a model and images, it loads both as `tollbox run` does, so that the file works at once.
+   Comments say what was found (sizes, classes, the model's own preprocessing). The first images are
+   sent to the model once, uncharged, to check whether it classifies them correctly; with --metered,
+   only the one image that every model is tried on.
+2. Given neither, it writes a template to fill in.
+3. It overwrites no file, except, with --replace, one that this command wrote.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..studies.template import Template
 
 MOST_IMAGES = 200
-"""Maximum number of images of a study by default."""
+"""Default maximum number of images in a study."""
 MOST_CLASSES = 5
 """Maximum number of classes that a comment names."""
 LIMIT_HELP = f"Use only the first N images. Default: {MOST_IMAGES} if there are more."
@@ -49,8 +49,8 @@ class InitOptions(InputOptions):
 def init(options: InitOptions = InitOptions()) -> int:  # noqa: B008
     """Write a study file for your own model and images, or one to fill in.
 
-    They are tried first, so that `tollbox run` takes the file as it is; the file says what could
-    be changed.
+    The model and images are tried first, so that `tollbox run` accepts the file as it is; comments
+    in the file say what you can change.
     """
     from ..data.output import replace_file
     from ..studies.study import Study
@@ -73,7 +73,7 @@ def init(options: InitOptions = InitOptions()) -> int:  # noqa: B008
 
 
 def _check_out(out: Path, replace: bool) -> None:
-    """Raise InputError unless the file can be written: it is new, or may be replaced."""
+    """Raise InputError unless the file `out` is new or may be replaced."""
     from ..data.output import check_replaceable
     from ..studies.template import MARK
 
@@ -92,7 +92,7 @@ def _check_out(out: Path, replace: bool) -> None:
 
 
 def _check_neither(options: InitOptions) -> None:
-    """Raise InputError if an option is given, but not both a model and images."""
+    """Raise InputError if any input option is given without both a model and images."""
     both = f"both {mention('model')} and {mention('images')}"
     missing = "images" if options.images is None else "model"
     for each in fields(options):
@@ -104,7 +104,7 @@ def _check_neither(options: InitOptions) -> None:
 
 
 def _found(options: InitOptions, source: str, path: Path) -> Template:
-    """Return the template for a model and images, which are loaded and tried."""
+    """Load and try a model and images; return the template for them."""
     from ..studies.images import images_digest, take
     from ..studies.inputs import load
     from ..studies.specs import AttackSpec, Tariff
@@ -142,14 +142,14 @@ def _found(options: InitOptions, source: str, path: Path) -> Template:
 
 
 def _seen_from(folder: Path, path: Path, input: str) -> Path:
-    """Return a path relative to a folder; an absolute path to elsewhere stays as it is."""
+    """Return a path relative to a folder; an absolute path outside it stays as it is."""
     try:
         str(path).encode()
     except UnicodeEncodeError:
         given = f"{path} is a name that is not UTF-8"
         raise FileError(given, expected="one that a file can hold", input=input) from None
     start = os.path.realpath(folder)
-    last = "" if path.name == ".." else path.name  # follow links in the path, except the last
+    last = "" if path.name == ".." else path.name  # resolve links, except in the last part
     there = Path(os.path.realpath(path.parent if last else path), last)
     if path.is_absolute() and not there.is_relative_to(start):
         return path
@@ -157,7 +157,7 @@ def _seen_from(folder: Path, path: Path, input: str) -> Path:
 
 
 def _model_from(folder: Path, source: str) -> str:
-    """Return the source of a model relative to a folder."""
+    """Return a model's source, with a path in it relative to a folder."""
     from ..models.registry import is_model_name, located
 
     if not is_model_name(source) or kind_of(source, source, input="model") != "nothing":
@@ -194,7 +194,7 @@ def _images_in_words(spec: ImagesSpec, used: ImageSet, limit: int | None) -> str
 
 
 def _model_in_words(loaded: StudyInputs, spec: ModelSpec) -> str:
-    """Return sentences on the model, and on whether it classifies the first images correctly."""
+    """Return sentences about the model, and whether it classifies the first images correctly."""
     from .study_run import WHAT_TO_CHECK
 
     model = loaded.model(spec)

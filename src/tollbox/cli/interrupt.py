@@ -2,8 +2,8 @@
 
 1. The first signal asks the run to stop after the current batches, so that results are saved.
 2. The second raises KeyboardInterrupt (`Terminated` for SIGTERM): the run stops at once.
-3. Python notices a signal that arrives just before the main thread blocks only with the next one.
-   So a thread is woken by each signal as well, and sends a few harmless ones after it.
+3. If a signal arrives just before the main thread blocks, Python handles it only with the next one.
+   So each signal also wakes a thread, which then sends the main thread a few harmless signals.
 4. The exit code is 130 after Ctrl-C, and 143 after SIGTERM.
 """
 
@@ -22,7 +22,7 @@ WAKE_SECONDS, WAKE_TIMES = 0.2, 10
 
 
 class Terminated(KeyboardInterrupt):
-    """A SIGTERM."""
+    """The KeyboardInterrupt that SIGTERM raises."""
 
 
 def _raise_terminated(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
@@ -30,11 +30,11 @@ def _raise_terminated(number: int, frame: FrameType | None) -> None:  # noqa: AR
 
 
 HANDLERS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: _raise_terminated}
-"""Signal handlers outside of a run."""
+"""Signal handlers outside a run."""
 
 
 def ignore_signals() -> None:
-    """Ignore both signals from now on; what remains to be done is short."""
+    """Ignore both signals from now on; the remaining work is short."""
     if threading.current_thread() is threading.main_thread():
         for number in HANDLERS:
             signal.signal(number, signal.SIG_IGN)
@@ -48,7 +48,7 @@ class Interrupt:
         self._before: dict[int, Any] = {}
         self._ended = threading.Event()
         self.code = 0
-        """Exit code that the first signal asks for; 0 if there was none."""
+        """Exit code for the first signal; 0 if there was none."""
 
     def __enter__(self) -> Interrupt:
         if threading.current_thread() is threading.main_thread():
@@ -65,13 +65,13 @@ class Interrupt:
         if not self._before:
             return
         self._ended.set()
-        os.close(signal.set_wakeup_fd(-1))  # which ends the thread
+        os.close(signal.set_wakeup_fd(-1))  # so that the thread finishes
         self._thread.join()
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
     def _wake_main_thread(self, pipe: int) -> None:
-        """After each signal, interrupt whatever the main thread waits for."""
+        """Interrupt whatever the main thread is waiting for, after each signal."""
         with os.fdopen(pipe, "rb", buffering=0) as signals:
             while number := signals.read(1):
                 for _ in range(WAKE_TIMES if number[0] in HANDLERS else 0):

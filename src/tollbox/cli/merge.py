@@ -14,7 +14,7 @@ PARTS = Parameter(help="The folders of all parts.")
 def merge(out: Annotated[Path, OUT], /, *folders: Annotated[Path, PARTS]) -> int:
     """Join the parts of a study, each run with --shard, in one folder.
 
-    You can read, resume and report the new folder like any other. The parts stay as they are.
+    You can read, resume and report on the new folder like any other. The parts stay as they are.
     """
     from ..studies.merge import merge_parts
     from .output import write

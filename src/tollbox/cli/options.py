@@ -1,10 +1,9 @@
-"""Options that several commands have, each declared once.
+"""Options shared by several commands, each declared once.
 
-1. The options of `attack`, `audit` and `init` that a study file has as keys take their help from
+1. Options of `attack`, `audit` and `init` that are also keys of a study file take their help from
    the schema (`studies/schema.py`). The help of any other option is the text below its field.
-2. A type that a shell can complete is a union with str, which accepts any text: tollbox reports
-   what is wrong with it, with the closest name. The shell offers what the other side of the union
-   lists.
+2. A type that a shell can complete is a union with str, so that the parser accepts any text, and
+   tollbox reports a wrong name with the closest one. The shell offers what the other member lists.
 3. Nothing here imports torch or numpy at import time.
 4. Annotations are not postponed: cyclopts resolves those of a subclass in the subclass's module.
 """
@@ -39,12 +38,12 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 
 def offered(names: Iterable[str]) -> Any:
-    """Return the type of a text for which a shell offers these names."""
+    """Return a type that accepts any text and for which a shell offers these names."""
     return Literal[tuple(map(str, names))] | str
 
 
 def whole(kind: Any, tokens: Sequence[Token]) -> int:  # noqa: ARG001
-    """Convert a whole number for cyclopts; never round."""
+    """Convert text to a whole number for cyclopts, without rounding."""
     text = tokens[0].value
     try:
         return int(text)
@@ -75,7 +74,7 @@ SEED_HELP = "Seed of the random numbers."
 
 
 def option(table: str | type, name: str, **settings: Any) -> Parameter:
-    """Return an option that a table of a study file has as a key, with the key's help."""
+    """Return the option for a key in a table of a study file, with the key's help."""
     key = find(ALL[table] if isinstance(table, str) else table, name)
     if key.kind.is_whole:
         settings["converter"] = whole
@@ -91,7 +90,7 @@ IMAGES = option("images", "path")
 
 @dataclass(frozen=True, kw_only=True)
 class InputOptions:
-    """The options of `attack`, `audit` and `init` on the model and the images."""
+    """The options of `attack`, `audit` and `init` for the model and the images."""
 
     model: Annotated[FileOrText | None, MODEL] = None
     images: Annotated[Path | None, IMAGES] = None
@@ -108,7 +107,7 @@ class InputOptions:
     metered: Annotated[bool, option("study", "metered")] = False
 
     def given(self, table: str) -> dict[str, Any]:
-        """Return the values of the keys of a table that are options of the command."""
+        """Return the values of those options of the command that are keys of a table."""
         names = [key.name for key in keys(ALL[table])]
         return {name: getattr(self, name) for name in names if hasattr(self, name)}
 
@@ -120,14 +119,14 @@ class InputOptions:
         return ImagesSpec.of(str(self.images), **self.given("images") | sides | changes)
 
     def model_spec(self, name: str = "") -> "ModelSpec":
-        """Return the model that the options describe; its name is that of the source by default."""
+        """Return the model that the options describe; by default it is named after its source."""
         from ..studies.specs import ModelSpec
 
         numbers_of = {each: numbers(each, getattr(self, each)) for each in ("mean", "std")}
         return ModelSpec.of(str(self.model), name=name, **self.given("models") | numbers_of)
 
     def study(self, command: str, **settings: Any) -> "Study":
-        """Return the study that the options describe; `settings` are fields that they do not."""
+        """Return the study that the options describe; `settings` adds or overrides its fields."""
         from ..studies.specs import GoalSpec
         from ..studies.study import Study
 
@@ -161,15 +160,15 @@ class ModelOptions(InputOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class RunningOptions:
-    """How a study is run; none of these changes a result."""
+    """The options for running a study; none of them changes a result."""
 
     time_limit: Annotated[float | None, Parameter(help=SECONDS_HELP)] = None
     force_workers: Annotated[bool, Parameter(help=FORCE_HELP)] = False
     ray: Annotated[list[str] | None, Parameter(consume_multiple=(0, 1))] = None
-    """Run on a Ray cluster, at ADDRESS (host:port). Default: that of RAY_ADDRESS, or a new one on
-    this machine."""
+    """Run on the Ray cluster at ADDRESS (host:port). Default: RAY_ADDRESS, or a new cluster on this
+    machine."""
     ray_workers: int | None = None
-    """Number of workers. Default: as many as the cluster has room for."""
+    """Number of workers. Default: all that the cluster has room for."""
     ray_gpus: float | None = None
     """GPUs per worker, such as 0.5. Default: 1 if the study runs on a GPU."""
 
@@ -182,21 +181,21 @@ def within(name: str, value: float | None, least: float, most: float = math.inf)
 
 
 def chosen(names: type[Choice], kind: str, text: str) -> Choice:
-    """Return the name that a text is; raise UnknownNameError if it is none."""
+    """Return the member of `names` with this text; raise UnknownNameError if there is none."""
     if text not in list(names):
         raise UnknownNameError(kind, text, list(names))
     return names(text)
 
 
 def seconds(value: float | None) -> float:
-    """Return a time limit; infinite for None."""
+    """Return a time limit in seconds; infinite for None."""
     if value is not None and not value > 0:
         raise InputError(f"is {value:g}", expected="seconds, more than 0", input="time_limit")
     return math.inf if value is None else value
 
 
 def numbers(name: str, text: str | None) -> tuple[float, ...] | None:
-    """Return the numbers of '0.5' or '0.485,0.456,0.406'."""
+    """Return the numbers in a text such as '0.5' or '0.485,0.456,0.406'."""
     if text is None:
         return None
     try:
@@ -207,7 +206,7 @@ def numbers(name: str, text: str | None) -> tuple[float, ...] | None:
 
 
 def side(name: str, text: str | None) -> Side | None:
-    """Return the length of '224', or the height and width of '48,192'."""
+    """Return the length in a text such as '224', or the height and width in '48,192'."""
     if text is None:
         return None
     try:

@@ -1,11 +1,11 @@
 """The output of a command: stdout and stderr, as text or as JSON, and the exit code.
 
-1. A stream that is closed or full, or whose reader is gone, never ends a command. The rest of the
+1. A stream that is closed or full, or whose reader is gone, never stops a command. The rest of the
    output is dropped, and `lost` says why.
-2. What a stream cannot encode (a file name that is not UTF-8) is written with backslashes.
+2. What a stream cannot encode (a file name that is not UTF-8) is written with backslash escapes.
 3. Names come from users: nothing in them is markup or an emoji.
-4. With `--json` stdout is one JSON object and nothing else. It is strict: what is not finite is
-   null, and another key says what null means. docs/studies.md documents the keys.
+4. With `--json`, stdout is one JSON object and nothing else. It is strict: a number that is not
+   finite is null, and another key says what null means. docs/studies.md documents the keys.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from ..data.tables import utf8
 from ..errors import InputError
 
 FAILED, MISTAKE = 1, 2
-"""Exit codes of a failure that is not the user's mistake, and of one that is."""
+"""Exit codes for a failure of the environment and for a user's mistake."""
 INTERRUPTED, TERMINATED = STOPPED = 130, 143
-"""Exit codes of Ctrl-C and SIGTERM."""
+"""Exit codes after Ctrl-C and SIGTERM."""
 
 
 class Stream:
-    """A text stream that does not raise."""
+    """A text stream that never raises OSError."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self.lost: OSError | None = None
-        """Why nothing more can be written."""
+        """First error, after which output is dropped; None if there was none."""
 
     def write(self, text: str) -> int:
         with self._caught():
@@ -68,7 +68,7 @@ class Stream:
 
 @contextlib.contextmanager
 def safe_streams() -> Iterator[Stream]:
-    """Make sys.stdout (which is returned) and sys.stderr such streams while entered."""
+    """Replace sys.stdout and sys.stderr by `Stream` objects; yield the one for stdout."""
     before = sys.stdout, sys.stderr
     with contextlib.ExitStack() as opened:
         out, err = (
@@ -90,18 +90,18 @@ def console(stderr: bool = False) -> Console:
 
 
 def write(*lines: str) -> None:
-    """Print lines on stdout; a terminal wraps them."""
+    """Print lines to stdout; the terminal wraps them."""
     for line in lines:
         console().print(line, soft_wrap=True)
 
 
 def command(*words: str | Path) -> str:
-    """Return a command with its words quoted for a shell."""
+    """Return a tollbox command with its words quoted for a shell."""
     return shlex.join(["tollbox", *map(str, words)])
 
 
 def free_folder() -> Path:
-    """Return the name of a folder for results that does not exist yet."""
+    """Return the path of a results folder that does not exist yet."""
     names = (f"results-{number}" if number > 1 else "results" for number in itertools.count(1))
     return next(Path(name) for name in names if not os.path.lexists(name))
 
@@ -111,7 +111,7 @@ def page_hint(folder: Path) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Return a time as hours, minutes and seconds: 0:08:30; - if it is not known."""
+    """Return a time as hours, minutes and seconds: 0:08:30; - if it is not finite."""
     if not math.isfinite(seconds):
         return "-"
     minutes, rest = divmod(round(seconds), 60)
@@ -119,16 +119,16 @@ def clock(seconds: float) -> str:
 
 
 def say(message: str) -> None:
-    """Print a message on stderr, in one line."""
+    """Print a message to stderr as one line."""
     console(stderr=True).print(f"tollbox: {' '.join(message.split())}", soft_wrap=True)
 
 
 OPTIONS = {"path": "--images", "prices": "--price"}
-"""Options that are not called like the argument."""
+"""Options whose names differ from the argument's."""
 
 
 def say_mistake(error: InputError) -> None:
-    """Print what is wrong with an argument, which is called like its option: --batch-size."""
+    """Print what is wrong with an argument, referring to it by its option, e.g. --batch-size."""
     say(error.sentence(lambda name: OPTIONS.get(name, f"--{name.replace('_', '-')}")))
 
 
@@ -136,7 +136,7 @@ JSON = Parameter(help="Print one JSON object instead.")
 
 
 def strict(value: Any) -> Any:
-    """Return a value that JSON can hold: null for what is not finite, and text as UTF-8."""
+    """Return `value` as strict JSON can hold it: non-finite numbers as None, and text as UTF-8."""
     if isinstance(value, Mapping):
         return {strict(key): strict(part) for key, part in value.items()}
     if isinstance(value, list | tuple):

@@ -4,7 +4,7 @@
 2. An experiment's folder is that of its study. Run the same command again to resume it; the figure
    is drawn once all cells are finished. `all` makes a folder for each experiment inside --out, and
    continues past an experiment that cannot be run.
-3. At the paper's scale you provide the images; the small scale needs nothing.
+3. At the paper's scale, you provide the images; the small scale needs no input.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def paper(name: Name = None, /, options: PaperOptions = PaperOptions()) -> int: 
 
 
 def _check_images(each: Experiment, options: PaperOptions, out: Path) -> None:
-    """Raise InputError unless images are given exactly where they are needed, and can be read."""
+    """Raise InputError if images or labels are missing or not needed, or images do not exist."""
     from ..studies.store.store import shard_path
 
     images, labels, small = options.images, options.labels, options.scale == Scale.SMALL
@@ -176,7 +176,7 @@ def _one(each: Experiment, options: PaperOptions, out: Path) -> int:
 
 
 def _check_same(each: Experiment, options: PaperOptions, out: Path) -> None:
-    """Raise InputError unless the folder has this experiment with the given images."""
+    """Raise InputError unless the folder has this experiment, at this scale, with these images."""
     from ..studies.store.store import read_record
 
     record = read_record(out)

@@ -1,10 +1,10 @@
 """Progress of a study: a line for the total, and one for each series.
 
-A terminal shows them in place. Elsewhere a plain log has the total line every ten seconds, and the
-line of a series when it is done.
+A terminal updates the lines in place. Elsewhere, a plain log shows the total every ten seconds, and
+each series when it is done.
 
-A running cell counts as the share of its budget (or of its queries) that is spent. The remaining
-time follows from how fast that share grew in the second half of the time so far, because loading
+A running cell counts as the share of its budget (or of its maximum queries) that is spent. The
+remaining time is estimated from the pace in the second half of the elapsed time, because loading
 and replaying say little about the rest. It is shown once `SURE_SHARE` of the work is done.
 """
 
@@ -34,14 +34,14 @@ from .output import FAILED, clock, say
 LOG_SECONDS = 10.0
 REDRAW_SECONDS = 0.2
 SAMPLE_SECONDS = 0.5
-"""Seconds between two measurements of the pace."""
+"""Minimum seconds between two samples of the pace."""
 SURE_SHARE = 0.05
 THEN = {
     OnLoss.NOW: "another one takes over its cells",
     OnLoss.LATER: "its cells wait until another one is free",
     OnLoss.END: "its cells are left, and the others continue",
 }
-"""What happens to the cells of a lost process."""
+"""Clauses that say what happens to the cells of a lost worker."""
 
 
 @dataclass
@@ -55,11 +55,11 @@ class _SeriesProgress:
     queries: dict[int, int] = field(default_factory=dict)
     """Queries since this run started, by worker."""
     spent: dict[int, float] = field(default_factory=dict)
-    """Spent shares of the budgets of its running cells, by worker."""
+    """Sum of the shares of their budgets that running cells have spent, by worker."""
 
     @property
     def work(self) -> float:
-        """Number of finished cells, with the shares of running ones."""
+        """Number of finished cells, plus the shares of running ones."""
         return min(self.cells, self.done + sum(self.spent.values()))
 
     @property
@@ -85,7 +85,7 @@ class Pace:
         self._samples = deque([(now, work)])
 
     def left(self, now: float, work: float) -> float | None:
-        """Return the remaining seconds; None while there is too little to go by."""
+        """Return the remaining seconds; None while it is too early to estimate them."""
         samples = self._samples
         if now - samples[-1][0] >= SAMPLE_SECONDS:
             samples.append((now, work))
@@ -107,7 +107,7 @@ def _percent(share: float) -> str:
 
 
 class StudyProgress:
-    """The display of a running study; the run calls `tell`."""
+    """The progress display of a running study; the run calls `tell` with every event."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class StudyProgress:
                 self._live.console.print(f"tollbox: {message}", soft_wrap=True)
 
     def end_process(self, message: str) -> None:
-        """Print a message and end the process, from a thread while the main one hangs."""
+        """Print a message and exit the process, from a thread, while the main thread hangs."""
         try:
             self.__exit__()
             say(message)
@@ -163,7 +163,7 @@ class StudyProgress:
             os._exit(FAILED)
 
     def tell(self, event: Event) -> None:
-        """Take an event, and update the display from time to time."""
+        """Process an event, and redraw the display if it is due."""
         if isinstance(event, WorkerLost):
             self.announce(f"worker {event.worker} {event.how}; {THEN[event.then]}.")
         elif isinstance(event, WorkerProgress):

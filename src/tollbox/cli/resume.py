@@ -20,7 +20,7 @@ class ResumeOptions(RunningOptions):
     rerun: bool = False
     """Restart cells whose queries no longer match the recording."""
     failed: bool = False
-    """Run cells again that ended in an error."""
+    """Run failed cells again."""
 
 
 def resume(folder: Folder, /, options: ResumeOptions = ResumeOptions()) -> int:  # noqa: B008
@@ -59,7 +59,7 @@ def resume(folder: Folder, /, options: ResumeOptions = ResumeOptions()) -> int: 
 
 
 def _describe_edit(record: StudyRecord) -> str | None:
-    """Return a sentence if the study's file has changed since the study was created."""
+    """Return a notice if the study file has changed since the study was created; else None."""
     from ..studies.store.record import first_difference
 
     path = record.folder / Path(record.where).name  # independent of the current folder

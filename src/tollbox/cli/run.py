@@ -75,7 +75,7 @@ def run(study: StudyFile, /, options: RunOptions = RunOptions()) -> int:  # noqa
 
 
 def _plan(loaded: StudyInputs, part: Part) -> None:
-    """Print what a run would do; for a part, what the whole study would do."""
+    """Print the plan of the whole study, and the size of `part` if it is not the whole."""
     from rich.table import Table
 
     from ..studies.create import WHOLE, shard_count
@@ -121,7 +121,7 @@ def _plan(loaded: StudyInputs, part: Part) -> None:
 
 
 def most_queries(tariff: Tariff) -> float:
-    """Return the largest number of queries that an image can take under a price."""
+    """Return the maximum number of queries for one image under a tariff."""
     cheapest = tariff.prices.cheapest
     ends = cheapest > 0 and math.isfinite(tariff.limits.budget)
     by_budget = tariff.limits.budget // cheapest if ends else math.inf

@@ -1,8 +1,8 @@
-"""What all commands that run a study share: run the remaining cells, show progress, report the end.
+"""Helpers of the commands that run a study: run remaining cells, show progress, report the result.
 
-1. Ctrl-C and SIGTERM stop the run as `interrupt.py` says. All answers are kept.
-2. If a store cannot be written, a process died or cells cannot be replayed, the exit code is 1, and
-   a message says how to resume.
+1. Ctrl-C and SIGTERM stop the run as `interrupt.py` describes. All answers are kept.
+2. If a store cannot be written, a process died, or cells cannot be replayed, the exit code is 1,
+   and a message says how to resume.
 3. If a model misclassifies all images, the exit code is 1, and a message says what to check. If all
    runs failed, the exit code is 1 as well.
 """
@@ -30,7 +30,7 @@ from .progress import StudyProgress
 from .status import findings, show
 
 MANY_QUERIES = 100
-"""Number of answers of which some are expected to be of another class."""
+"""Number of answers among which more than one class is expected."""
 WHAT_TO_CHECK = (
     "check the mean and std, the order of the channels, the order of the labels and the "
     "preprocessing"
@@ -56,7 +56,7 @@ def run_left(
 ) -> tuple[Outcome, int]:
     """Run the remaining cells and show progress.
 
-    Returns the outcome and the exit code of an interruption, 0 if there was none.
+    Returns the outcome, and the exit code of an interruption (0 if there was none).
     """
     with StudyResults(folder) as before:
         progress = StudyProgress(console(stderr=True), before, options.failed)
@@ -78,7 +78,7 @@ def run_left(
 
 @contextmanager
 def keeping(folder: Path) -> Iterator[None]:
-    """While a study runs, make an interruption report what is saved in its folder."""
+    """Make an interruption within this context report what is saved in the study's folder."""
     try:
         yield
     except KeyboardInterrupt as stop:
@@ -93,9 +93,9 @@ def keeping(folder: Path) -> Iterator[None]:
 def say_end(
     folder: Path, outcome: Outcome, interruption: int, next_step: str = "", table: bool = True
 ) -> int:
-    """Report how a run ended, with the next step if all went well, and return the exit code.
+    """Report the outcome of a run, with the next step if all went well; return the exit code.
 
-    Without `table`, print only what went wrong.
+    Without `table`, print only what went wrong, and the next step.
     """
     with StudyResults(folder) as results:
         total = results.record.cells
@@ -137,7 +137,7 @@ def say_end(
 
 
 def _unfit_models(results: StudyResults) -> tuple[list[str], bool]:
-    """Return what seems wrong with the models whose cells are all done.
+    """Return sentences about what seems wrong with models whose cells are all finished.
 
     Also returns whether one of them misclassifies all images.
     """

@@ -1,6 +1,6 @@
 """`tollbox theory`: the numbers that the paper's theorems give for a price and a dimension.
 
-There are three tables: a gradient estimate at the optimal overshoot and a vanilla one of the same
+There are three tables: a gradient estimate at the optimal overshoot and a vanilla one at the same
 expected cost (Theorems 2 and 3), the overshooting scheduler (Theorem 4), and the expected cost of
 searches over the same cells (Theorem 1).
 """
@@ -25,7 +25,7 @@ from .output import JSON, console, json_text, write
 LARGEST_PRICE = 1e15
 """Highest price (its inverse is the lowest) and largest radius."""
 MOST_CELLS = 10**6
-"""Maximum number of cells, whose exact costs take about a second."""
+"""Maximum number of cells; computing their exact costs takes about a second."""
 MOST_DIMENSIONS = MOST_QUERIES = 10**9
 ITERATIONS = (1, 10, 100)
 
@@ -38,18 +38,18 @@ WHOLE = Parameter(converter=whole, allow_leading_hyphen=True)
 @dataclass(frozen=True, kw_only=True)
 class TheoryOptions:
     price: Annotated[str, NUMBER]
-    """c*: the price of a flagged answer; any other answer costs 1. A number above 0, or inf, which
-    attacks plan for as 1e5."""
+    """c*: the price of a flagged answer; any other answer costs 1. A number above 0, or inf, for
+    which attacks plan with 1e5."""
     dim: Annotated[int, WHOLE] = 3 * 224 * 224
-    """d: number of values of an image."""
+    """d: number of values in an image."""
     cells: Annotated[int, WHOLE] = 10_000
     """Number of cells that a search distinguishes, 1/tau."""
     queries: Annotated[int, WHOLE] = 30
-    """n': queries of the vanilla estimate; the optimal one has the same cost."""
+    """n': number of queries in the vanilla estimate; the optimal one has the same cost."""
     rate: Annotated[float, NUMBER] = 0.02
     """m of the overshooting scheduler."""
     delta: Annotated[float, NUMBER] = 0.0045
-    """Radius of the samples of an estimate."""
+    """Radius of an estimate's samples."""
     json: Annotated[bool, JSON] = False
 
 
@@ -79,7 +79,7 @@ def theory(options: TheoryOptions) -> int:
 
 
 def _ratio(text: str) -> float:
-    """Return c* as attacks plan with it."""
+    """Return the c* that attacks plan with."""
     from ..core.prices import Prices
 
     with contextlib.suppress(ValueError):
@@ -130,7 +130,7 @@ def schedule(ratio: float, d: int, rate: float, delta: float) -> dict[str, Any]:
 
 
 def searches(ratio: float, cells: int) -> dict[str, Any]:
-    """Return expected costs; `share` is the part of an interval on its flagged side."""
+    """Return expected costs; `share` is the fraction of an interval on its flagged side."""
     from ..theory import search_costs as closed_forms
 
     search, line = closed_forms.expected_search_cost, closed_forms.expected_line_search_cost

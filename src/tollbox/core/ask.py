@@ -1,10 +1,10 @@
 """Asks: the queries that an attack yields, and the answers that it receives.
 
-1. An ask has one or more runs (`Sequential`). The points of a run are sent in order; with `until`
-   the run stops after the first such answer, and the points after it are not sent.
+1. An ask has one or more runs (`Sequential`). The points of a run are sent in order; with `until`,
+   the run stops after the first answer of that kind, and the points after it are not sent.
 2. Runs are charged in order: all of the first, then all of the second.
 3. Points may be lazy (`Rows`): the engine slices only the rows that it needs.
-4. Answers contain only what was sent: after an `until`, fewer rows than the run has points.
+4. Answers cover only the points that were sent: with `until`, they may be fewer than the points.
 
 An attack or a part is a generator that yields asks:
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Rows(Protocol):
-    """Points in order, made when they are needed; a tensor is also `Rows`.
+    """A sequence of points, computed when sliced; a tensor is also `Rows`.
 
     A row must not depend on the slice that contains it: `rows[2:5][0]` is `rows[0:8][2]`.
     """
@@ -66,7 +66,7 @@ class Answers:
     distances: NDArray[np.float64]
     """Distance of each point, as it was sent, from the source image, in the problem's metric."""
     goal: Goal
-    """The goal for the image, which says which labels are flagged."""
+    """The goal for the image, which specifies the flagged labels."""
     tariff: Prices
     parts: tuple[Answers, ...] = field(default=(), repr=False)
     """The answers to each run, if there are several."""
@@ -80,7 +80,7 @@ class Answers:
 
     @property
     def prices(self) -> NDArray[np.float64]:
-        """Price of each answer; if the price grows, each flagged answer has the first price."""
+        """Price of each answer; if prices escalate, every flagged answer has the first price."""
         return self.tariff.value_array[self.tariff.levels(self.labels, self.goal)]
 
     @property

@@ -7,7 +7,7 @@
    are split over calls nor on other images (`tollbox.testing.check_detector` tests this).
 3. An alarm costs `alarm_price`, which counts against the budget: a query is sent only if its most
    expensive answer, with an alarm, is affordable. No query is sent after the last alarm that
-   `max_alarms` admits: the run stops with `ALARM`.
+   `max_alarms` allows: the run stops with `ALARM`.
 4. Attacks do not learn about alarms: they see the answers that they would see without a detector.
 5. Alarm rates mean little without the rate on harmless queries. A benign session is a few harmless
    queries about one image (`detection.py`).
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Session = Callable[["Tensor"], Any]
-"""The detector of one image. It is called with the next rows, (n, c, h, w) in [0,1] on the model's
-device, and returns a bool for each, True for an alarm: a tensor, an array or a list."""
+"""A detector's function for one image. It takes the next rows, (n, c, h, w) in [0,1] on the model's
+device, and returns a tensor, an array or a list with a bool for each row, True for an alarm."""
 
 
 @runtime_checkable
@@ -63,7 +63,7 @@ class Detector(Protocol):
 
 @dataclass(frozen=True)
 class RecordedAlarms:
-    """A stand-in for a detector whose alarms are all known from a record."""
+    """A stand-in for a detector whose alarms have all been recorded."""
 
     def begin(self, image: int, /) -> Session:
         raise RuntimeError(f"the record of image {image} has too few alarms")
@@ -71,11 +71,11 @@ class RecordedAlarms:
 
 @dataclass(frozen=True)
 class Detection:
-    """A detector, the price of its alarms, and how many it may raise."""
+    """A detector, the price of its alarms, and their maximum number."""
 
     detector: Detector = field(repr=False)
     alarm_price: float = 0.0
-    """Cost of an alarm, in addition to the answer."""
+    """Cost of an alarm, in addition to that of the answer."""
     max_alarms: float = math.inf
     """Maximum number of alarms; no query is sent after the last of them."""
 
@@ -90,7 +90,7 @@ class Detection:
 
 
 def check_detector_type(detector: Any) -> None:
-    """Raise InputError unless it is an object with a method `begin`."""
+    """Raise InputError unless `detector` is an object with a method `begin`."""
     remedy = "pass an instance of the class" if isinstance(detector, type) else ""
     right = isinstance(detector, Detector) and not remedy
     expected = "a detector, with a method `begin` (tollbox.detection.Detector)"
@@ -98,7 +98,7 @@ def check_detector_type(detector: Any) -> None:
 
 
 class FirstAlarm(NamedTuple):
-    """The account when the first alarm was raised, its query included."""
+    """The account when the first alarm was raised, including its query."""
 
     queries: int
     flagged: int
@@ -106,7 +106,7 @@ class FirstAlarm(NamedTuple):
 
 @dataclass(frozen=True)
 class Sessions:
-    """Counts of benign sessions, of those with an alarm, of their queries, and of the alarms."""
+    """Counts of benign sessions, of sessions with an alarm, of queries, and of alarms."""
 
     sessions: int = 0
     alarmed: int = 0
@@ -118,22 +118,22 @@ class Sessions:
 
     @property
     def rate(self) -> float:
-        """Share of sessions with an alarm; 0 if there are none."""
+        """Share of sessions with an alarm; 0 if there are no sessions."""
         return self.alarmed / max(1, self.sessions)
 
     @property
     def per_query(self) -> float:
-        """Alarms per query; 0 if there are none."""
+        """Alarms per query; 0 if there are no queries."""
         return self.alarms / max(1, self.queries)
 
 
 @dataclass(frozen=True)
 class BenignStats:
-    """Benign sessions, by how their queries were made."""
+    """Counts of benign sessions, by the kind of their queries."""
 
     kinds: Mapping[str, Sessions]
     missing: tuple[str, ...] = ()
-    """Which sessions are missing and why, or how the detector failed."""
+    """Reasons why kinds of sessions are missing, or how the detector failed."""
 
     @property
     def all(self) -> Sessions:

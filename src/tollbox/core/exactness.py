@@ -1,8 +1,8 @@
 """Exactness: what the answer for a row depends on, besides the row itself.
 
-The model check finds this on a few probes: a dependence that it found exists; others may. A
-comparison of labels says little, since labels rarely change. Results and stores keep it, so it is
-plain data and needs no torch.
+The model check looks for dependences with a few probes: those that it finds are real, but others
+may exist. Comparing labels reveals little, since labels rarely change. Results and stores keep an
+`Exactness`, so it is plain data and does not need torch.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import StrEnum
 
 
 class Seen(StrEnum):
-    """What the check compared, or why it did not."""
+    """The outputs that the check compared, or the reason why it compared none."""
 
     LOGITS = "logits"
     LABELS = "labels"
@@ -33,19 +33,19 @@ REASONS = {
 
 @dataclass(frozen=True)
 class Exactness:
-    """Dependences found for a model, in one precision and layout, in batches of some shapes."""
+    """The dependences found for a model in one precision and layout, at certain batch shapes."""
 
     seen: Seen = Seen.NOT_CHECKED
     matters: tuple[str, ...] = ()
-    """What a row depends on, as "its place in the batch"."""
+    """Dependences of a row, such as "its place in the batch"."""
     shapes: tuple[int, ...] = ()
-    """Rows of the batches, increasing."""
+    """Batch sizes that were checked, in ascending order."""
     layout: str = ""
     precision: str = ""
     digest: str = ""
-    """Digest of the model's answers to the probes: the same bits on the same machine."""
+    """Digest of the model's answers to the probes; an exact study compares it when it resumes."""
     ended: str = ""
-    """What ended the exactness during the run."""
+    """Reasons why the run did not stay exact; empty if there are none."""
 
     @property
     def known(self) -> bool:
@@ -73,8 +73,8 @@ class Exactness:
         return f"Exact{by}: {found}."
 
     def after(self, warnings: Iterable[str]) -> Exactness:
-        """Return the exactness of a run whose results have these warnings. Each warning ends it:
-        batches became smaller, or a point was answered differently the second time."""
+        """Return the exactness of a run whose results have these warnings. Any of them means that
+        it did not stay exact: batches became smaller, or an answer changed when repeated."""
         texts = sorted(set(warnings))
         return replace(self, ended="; ".join(texts)) if self.known and texts else self
 
@@ -83,6 +83,6 @@ NOT_CHECKED = Exactness()
 
 
 def listed(words: Iterable[str]) -> str:
-    """Return words as "a, b and c"."""
+    """Return words joined as in "a, b and c"."""
     known = list(words)
     return " and ".join(filter(None, (", ".join(known[:-1]), *known[-1:])))

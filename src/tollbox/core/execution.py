@@ -1,5 +1,5 @@
-"""Execution: how a call is computed. None of these options changes a result, except `time_limit`,
-as far as a row of the network's output depends only on its own input (`Results.exactness`).
+"""Execution: options for how a call is computed. Only `time_limit` changes results, provided that
+a row of the network's output depends only on its own input (`Results.exactness`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MOST_WORKERS = 256
 
 @runtime_checkable
 class WorkerPool(Protocol):
-    """Running worker processes: a `Workers` pool."""
+    """A pool of running worker processes, such as `Workers`."""
 
     @property
     def count(self) -> int: ...
@@ -28,7 +28,7 @@ class Execution:
     """Options that apply to a whole call, not to single images."""
 
     batch_size: int | None = None
-    """Rows of a model batch; by default 256 on a GPU and 64 elsewhere."""
+    """Number of rows in a model batch; by default 256 on a GPU and 64 elsewhere."""
     live: int | None = None
     """Maximum number of images attacked at the same time; by default derived from the batch size
     and the available memory."""
@@ -38,16 +38,16 @@ class Execution:
     """Whether every batch is padded to one shape instead of a few."""
     exact: bool = False
     """Whether to look for a batch shape and layout in which a row of the network depends only on
-    itself, bit for bit, and to refuse if there is none. The queries of this search are not charged.
+    itself, bit for bit, and to refuse the model if there is none. These queries are not charged.
     If `batch_size` is set, no other size is tried."""
     check: bool = False
-    """Whether to test first, with queries that are not charged, if the model is fit to be
+    """Whether to test first, with queries that are not charged, that the model is fit to be
     measured."""
     workers: int | WorkerPool = 1
     """Number of processes that share the work, at most one for each core; or a `Workers` pool,
     which can be forced to have more."""
     time_limit: float = math.inf
-    """Seconds after which the call stops all images."""
+    """Seconds after which the call stops the attacks on all images."""
 
     def __post_init__(self) -> None:
         check(self, batch_size=or_none(whole(1, LARGEST_BATCH)), live=or_none(whole(1)))
@@ -65,5 +65,5 @@ class Execution:
 
 
 def check_workers(workers: object) -> None:
-    """Raise InputError unless it is a number of workers that can be started."""
+    """Raise InputError unless `workers` is a number of processes that can be started."""
     check_whole("workers", workers, 1, MOST_WORKERS)

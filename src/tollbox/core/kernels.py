@@ -1,10 +1,10 @@
-"""Fused kernels for CUDA devices: one or two launches for what would take many.
+"""Fused kernels for CUDA devices: one or two launches instead of many.
 
-1. Each has an equivalent in torch or NumPy, in the module named in its docstring, which every other
-   device runs. Sums agree up to their order. Noise and linear points, where nothing is summed over
-   pixels, have the same bits: products and sums are rounded separately (no fused multiply-add).
+1. Each kernel has an equivalent in torch or NumPy, in the module named in its docstring, which all
+   other devices use. Sums agree up to their order. Noise and linear points, where nothing is summed
+   over pixels, agree bit for bit: products and sums are rounded separately (no fused multiply-add).
 2. A sum has one fixed order, whatever else the device does: no atomics.
-3. `device.kernels_for` loads this file if triton is there; without it only speed is lost.
+3. `device.kernels_for` loads this file if triton is installed; without it, only speed is lost.
 """
 
 # mypy: ignore-errors
@@ -18,9 +18,9 @@ import triton.language as tl
 from torch import Tensor
 
 BLOCK = 1024
-"""Numbers that one program handles at a time."""
+"""Count of numbers that one program handles at a time."""
 BLOCKS, ROW_BLOCKS = 64, 16
-"""Programs that share a sum over one image, and over each row of a batch."""
+"""Count of programs that share a sum over one image, and over each row of a batch."""
 
 
 def _on(device: torch.device) -> contextlib.AbstractContextManager[None]:
@@ -59,7 +59,7 @@ def _noise(made, firsts, steps, key, other_key, first, width, block: tl.constexp
 def fill_noise(
     made: Tensor, firsts: Tensor, steps: Tensor, key: tuple[int, int], first: int
 ) -> None:
-    """Write the rows of the stream `key`, from `first` on, into `made`, (rows, width): noise.py."""
+    """Write rows of the stream `key`, starting at `first`, to `made`, (rows, width): noise.py."""
     rows, width = made.shape
     with _on(made.device):
         _noise[(rows, triton.cdiv(width, BLOCK))](
@@ -91,8 +91,8 @@ def _linear_points(batch, terms, width, block: tl.constexpr):
 def fill_linear_points(batch: Tensor, terms: Tensor) -> None:
     """Write linear points into rows of `batch`: engine/points.py.
 
-    A line of `terms` has the addresses of the base, first and second image (or 0), the float64 bits
-    of the factors a and b, and the row.
+    A line of `terms` has the addresses of the base, first and second image (0 if there is no second
+    one), the float64 bits of the factors a and b, and the row.
     """
     width = batch[0].numel()
     with _on(batch.device):
@@ -119,7 +119,7 @@ def _squares(batch, sources, slots, sums, width, share, blocks: tl.constexpr, bl
 
 
 def distances(batch: Tensor, sources: Tensor, slots: Tensor) -> Tensor:
-    """Return the ℓ2 distance of each row of `batch` from its row of `sources`, in float64."""
+    """Return each row's ℓ2 distance from its row of `sources`, in float64: engine/sender.py."""
     width = batch[0].numel()
     sums = batch.new_empty((len(batch), ROW_BLOCKS), dtype=torch.float64)
     share = triton.cdiv(width, ROW_BLOCKS)

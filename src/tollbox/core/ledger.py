@@ -32,7 +32,7 @@ class AccountBefore(NamedTuple):
     flagged: NDArray[np.int64]
     queries: NDArray[np.int64]
     highest_next: Any
-    """The highest price that the row itself may have."""
+    """Highest possible cost of the row itself, an alarm included."""
     alarms: NDArray[np.int64]
 
 
@@ -42,7 +42,7 @@ class Ledger:
 
     prices: Prices
     goal: Goal
-    """The goal for the image, which says which labels are flagged."""
+    """The goal for the image, which specifies the flagged labels."""
     counts: dict[str, Counter[int]] = field(default_factory=dict)
     """Number of answers by phase and label."""
     detection: Detection | None = None
@@ -51,11 +51,11 @@ class Ledger:
     """Number of alarms by phase."""
     _levels: list[int] = field(init=False, repr=False)
     _known_cost: float | None = field(init=False, repr=False, default=None, compare=False)
-    """The cost, until the next charge."""
+    """The cached cost; None after a charge."""
 
     @classmethod
     def of(cls, prices: Prices, goal: Goal, detection: Detection | None = None) -> Ledger:
-        """Return an empty ledger, with the terms of alarms."""
+        """Return an empty ledger, which keeps only the terms of `detection`."""
         return cls(prices, goal, detection=None if detection is None else detection.terms)
 
     def __post_init__(self) -> None:
@@ -86,7 +86,7 @@ class Ledger:
     def _cost(self, levels: list[int]) -> float:
         if self.prices.escalation is not None:
             return float(self.prices.cost(np.array(levels)))
-        total = 0.0  # a plain sum, with the bits of `Prices.cost`
+        total = 0.0  # a plain sum, bit for bit that of `Prices.cost`
         for count, value in zip(levels, self.prices.values, strict=True):
             total += count * value
         return total
@@ -97,7 +97,7 @@ class Ledger:
 
     @property
     def flagged(self) -> int:
-        """Number of flagged answers: of the source class, or of the goal's set."""
+        """Number of answers whose label the goal flags; by default the source class."""
         return sum(self.flagged_in(phase) for phase in self.counts)
 
     def flagged_in(self, phase: str) -> int:
@@ -121,12 +121,12 @@ class Ledger:
 
     @property
     def levels(self) -> NDArray[np.int64]:
-        """Counts by price level, cheapest first."""
+        """Counts by price level, in the order of `Prices.values`."""
         return np.array(self._levels)
 
     @property
     def by_phase(self) -> dict[str, float]:
-        """Cost by phase; if the price grows, flagged answers count at their average price."""
+        """Cost by phase; if prices escalate, flagged answers count at their average price."""
         levels = {name: self._by_level(tally) for name, tally in self.counts.items()}
         alarms = {name: self.alarms_in[name] * self.alarm_price for name in levels}
         if self.prices.escalation is None:
@@ -141,13 +141,13 @@ class Ledger:
         return float(self.prices.highest_next(self._levels)) + self.alarm_price
 
     def bound(self, rows: int) -> float:
-        """Return an upper bound of the cost after `rows` more answers."""
+        """Return an upper bound on the cost after `rows` more answers."""
         return self.cost + self.prices.bound(self._levels, rows) + rows * self.alarm_price
 
     def account_before(
         self, labels: NDArray[np.int64], alarms: NDArray[np.bool_] | None = None
     ) -> AccountBefore:
-        """Return the account before each of `labels`, if they are charged in order."""
+        """Return the account just before each of `labels` when they are charged in order."""
         if len(labels) == 1:
             now = np.array([self.cost]), np.array([self.flagged]), np.array([self.queries])
             return AccountBefore(*now, self.highest_next, np.array([self.alarms]))

@@ -1,7 +1,7 @@
 """Limits: how much one image may cost, and how many queries and flagged answers it may use.
 
-A limit is hard: a query is sent only if no answer to it could exceed one. `max_flagged` does not
-end a run by itself, since other answers never reach it.
+Limits are hard: a query is sent only if no answer to it could exceed one of them. `max_flagged`
+alone may never stop a run, since other answers do not count towards it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of one image; each is infinite by default."""
+    """The limits for one image; each is infinite by default."""
 
     budget: float = math.inf
     """Maximum cost of all answers and alarms."""
@@ -34,7 +34,7 @@ class Limits:
         check(self, max_queries=CAP, max_flagged=CAP)
 
     def check(self, prices: Prices, detection: Detection | None = None) -> None:
-        """Raise InputError unless the budget admits one query and the limits end every run."""
+        """Raise InputError unless the budget allows one query and the limits stop every run."""
         check_instance("prices", prices, Prices)
         alarm_price = 0.0 if detection is None else detection.alarm_price
         first = float(prices.highest_next([0] * len(prices.values))) + alarm_price
@@ -56,8 +56,8 @@ class Limits:
         expect(not (no_cap and prices.cheapest == 0), given, expected)
 
     def spent(self, cost: float, queries: int, flagged: int) -> float:
-        """Return the share of the limits that is spent, from 0 to 1."""
-        shares = [queries / self.max_queries, flagged / self.max_flagged]  # 0 of an infinite limit
+        """Return the largest share spent of any limit, from 0 to 1."""
+        shares = [queries / self.max_queries, flagged / self.max_flagged]  # 0 for infinite limits
         if self.budget > 0:
             shares.append(cost / self.budget)
         return min(1.0, max(shares))

@@ -2,9 +2,9 @@
 
 1. An attack names the metrics that it supports (`metrics`); an attack that names none runs in any.
    An attack is refused before the first query if it does not support the metric of the problem.
-2. A distance is float64 and does not depend on other rows. In ℓ2 it is summed along the last axis
-   in the dtype of the rows, which is fast, then over those norms in float64, which keeps the error
-   at that of one pixel row. In ℓ∞ nothing is summed, and NaN stays NaN.
+2. A distance is float64 and does not depend on other rows. In ℓ2, norms are taken along the last
+   axis in the dtype of the rows, which is fast, then over those in float64, which keeps the error
+   at that of one row of pixels. In ℓ∞ nothing is summed, and NaN stays NaN.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Metric(enum.StrEnum):
-    """A metric; its text is the value that `norm` takes."""
+    """A metric; its value is what the argument `norm` takes."""
 
     L2 = "l2"
     LINF = "linf"
@@ -31,8 +31,8 @@ class Metric(enum.StrEnum):
         return "ℓ∞" if self is Metric.LINF else "ℓ2"
 
     def norms(self, rows: Tensor) -> Tensor:
-        """Return the norm of each image of (n, c, h, w)."""
-        import torch  # `tollbox status` needs the name of a metric only
+        """Return the norm of each image in `rows`, (n, c, h, w)."""
+        import torch  # here, since `tollbox status` needs only the names of metrics
 
         if self is Metric.LINF:
             return rows.abs().flatten(1).amax(1).double()
@@ -44,7 +44,7 @@ class Metric(enum.StrEnum):
 
 
 def norm_of(value: Any) -> Metric:
-    """Return the metric with that name, or raise InputError."""
+    """Return the metric called `value`; raise InputError if there is none."""
     known = isinstance(value, str) and value in list(Metric)
     require(known, "norm", value, "'l2' or 'linf'")
     return Metric(value)
@@ -59,7 +59,7 @@ def metrics_of(attack: object) -> tuple[Metric, ...]:
 
 
 def check_made_for(attack: object, norm: Metric) -> None:
-    """Raise InputError unless an attack supports a metric."""
+    """Raise InputError unless the attack supports the metric `norm`."""
     metrics = metrics_of(attack)
     given = f"is {norm}, but {type(attack).__name__} as given supports {' and '.join(metrics)}"
     expected = f"{' or '.join(metrics)}, or another {mention('attack')}"

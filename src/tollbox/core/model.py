@@ -2,8 +2,8 @@
 
 1. Queries are prepared here for all models: clip to [0,1], round to `quantize` bits if the model
    takes 8-bit images, cast to the model's dtype, float32 or float64. Distances are those of the
-   points as sent. Lower precision stays inside a model.
-2. An answer that is not one integer per row is a `ModelFault`, which says what was received.
+   points as sent. A model may use a lower precision internally.
+2. An answer that is not one integer per row raises a `ModelFault` that says what was received.
 
 Any callable is a model; `as_model` adds the attributes below. Foolbox models and ART classifiers
 are also accepted (third_party_models.py). To wrap your own model:
@@ -45,23 +45,23 @@ class Model:
     device: torch.device
     dtype: torch.dtype = torch.float32
     quantize: int | None = None
-    """Bits per pixel that the model takes; None for no rounding."""
+    """Bits to which each pixel value is rounded; None for no rounding."""
     batch: int | None = None
-    """The only batch size that the model takes, if there is only one."""
+    """The only batch size that the model takes; None if it takes any."""
     classes: int | None = None
-    """Number of classes, if it is known; labels are checked against it."""
+    """Number of classes, if known; labels are checked against it."""
     network: torch.nn.Module | None = None
-    """The network behind the model, to check that it is in eval mode."""
+    """The network behind the model; used to check that it is in eval mode."""
     outputs: Callable[[Tensor], Tensor] | None = None
-    """Function to the logits on which `predict` decides, by the same path; for the model check."""
+    """Function from images to the logits behind `predict`, computed alike; for the model check."""
     relaid: Callable[..., Model] | None = None
-    """Function that returns the same model with `channels_last` True or False, if it can change."""
+    """Function that returns the model with `channels_last` True or False; None if it is fixed."""
     running: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """Options of `from_torch` with which the network runs, by name, in words."""
+    """Options of `from_torch` with which the network runs: names and values, as text."""
     names: tuple[str, ...] | None = None
-    """Names of the classes, if they are known."""
+    """Names of the classes, if known."""
     preprocessing: Preprocessing | None = None
-    """How image files become inputs, if the model's configuration says so."""
+    """Preprocessing of image files, if the model's configuration specifies it."""
 
     def __post_init__(self) -> None:
         require(callable(self.predict), "predict", self.predict, "a function of images")
@@ -77,16 +77,16 @@ class Model:
         )
 
     def shown(self, label: int) -> str:
-        """Return a label, with the name of its class if it is known."""
+        """Return a label as text, with the name of its class if known."""
         return numbered(label, self.names or ())
 
     @property
     def layout(self) -> str:
-        """Memory layout of its images, one of `LAYOUTS`; empty if it is not known."""
+        """Memory layout of the model's images, a value of `LAYOUTS`; empty if unknown."""
         return LAYOUTS.get(self.running.get("channels_last", ""), "")
 
     def in_layout(self, layout: str) -> Model:
-        """Return the same model in a layout, or raise InputError if it cannot change."""
+        """Return the model in another layout; raise InputError if its layout cannot change."""
         if layout == self.layout:
             return self
         if self.relaid is None or layout not in LAYOUTS.values():
@@ -120,7 +120,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Decision:
-    """The decision on a network's outputs; a class, so that it can be sent to another process."""
+    """A function that turns a network's outputs into labels; a class so that it can be pickled."""
 
     outputs: Callable[[Tensor], Tensor]
 
@@ -151,7 +151,7 @@ def from_callable(
 
 
 def from_third_party(model: ThirdPartyModel, **options: Any) -> Model:
-    """Return a model from a classifier of another package; `options` are fields of the model."""
+    """Return a model from another package's classifier; `options` are fields of the model."""
     known = {"device": model.device, "classes": model.classes}
     given = {name: value for name, value in options.items() if value is not None}
     return Model(Decision(model), **{**known, **given}, outputs=model)

@@ -4,13 +4,13 @@
    function of (key, row, column): neither the batch, nor the order, nor the slice can change it.
    Prices and parts are not in the key, so variants of an attack see the same start and the same
    noise, and comparisons are paired.
-2. Counters are hashed with 32-bit integers: two rounds of a multiply-xorshift mix, keyed by 64 bits
-   of the stream for every row. Sixteen bits of the hash choose a bin of the normal distribution's
-   quantile function, and sixteen choose a place in the bin, linearly. Each product and sum is
-   rounded separately, so that every device has the same bits: NumPy on the CPU, and a kernel on
-   CUDA devices (kernels.py; without it numbers are made on the CPU and copied).
+2. Counters are hashed with 32-bit integers: two rounds of a multiply-xorshift mix, keyed for every
+   row by 64 bits from the stream's key. Sixteen bits of the hash choose a bin of the normal
+   distribution's quantile function, and sixteen a position in the bin, linearly. Each product and
+   sum is rounded separately, so that all devices compute the same bits: NumPy on the CPU, a kernel
+   on CUDA devices (kernels.py; without it, numbers are computed on the CPU and copied).
 3. The linear bins give a variance of 1 + 4e-6, a kurtosis of 3 + 7e-6, and no number beyond 4.61.
-4. `NOISE_VERSION` changes with the numbers: a study of another version cannot be resumed.
+4. `NOISE_VERSION` changes with the numbers: a study with another version cannot be resumed.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from torch import Tensor
 from .device import kernels_for
 
 Key = tuple[int, int]
-"""64 bits, as two signed 32-bit integers."""
+"""A key of 64 bits, as two signed 32-bit integers."""
 Hashes = NDArray[np.uint32]
 NOISE_VERSION = 2
 BINS = 1 << 16
 STEP, OTHER_STEP = np.uint32(0x9E3779B9), np.uint32(0x85EBCA6B)
 FACTORS = np.uint32(0x7FEB352D), np.uint32(0x846CA68B)
 AT_ONCE = 1 << 16
-"""Numbers made at a time: about as many as a cache holds."""
+"""Count of numbers generated at a time, chosen to fit into a cache."""
 
 
 def content_hash(image: Tensor) -> str:
-    """Return a hash of an image's shape and its float32 pixels, equal on every device and dtype."""
+    """Return a hash of an image's shape and float32 pixels, the same for every device and dtype."""
     pixels = image.detach().to("cpu", torch.float32).contiguous().numpy()
     digest = hashlib.blake2b(repr(pixels.shape).encode(), digest_size=16)
     digest.update(pixels.data)
@@ -48,7 +48,7 @@ def content_hash(image: Tensor) -> str:
 
 
 def quantiles() -> NDArray[np.float64]:
-    """Return the ends of the bins: quantiles of the normal distribution. The outermost ends are
+    """Return the edges of the bins: quantiles of the normal distribution. The outermost edges are
     chosen so that the mean of a linear last bin is that of the tail."""
     ends = np.empty(BINS + 1)
     ends[1:-1] = ndtri(np.arange(1, BINS) / BINS)
@@ -60,7 +60,7 @@ def quantiles() -> NDArray[np.float64]:
 
 @lru_cache(maxsize=4)
 def _bins(dtype: torch.dtype) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return, for each bin, the number at its first place, and the step to the next place."""
+    """Return, for each bin, the number at its first position and the step to the next one."""
     ends, kind = quantiles(), np.float64 if dtype == torch.float64 else np.float32
     steps = np.diff(ends) / BINS
     return (ends[:-1] + steps / 2).astype(kind), steps.astype(kind)
@@ -73,7 +73,7 @@ def _bins_on(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def _mix(hashed: Hashes, room: Hashes) -> None:
-    """Apply one round of multiplications and shifts in place; `room` has the same size."""
+    """Apply one round of shifts and multiplications in place; `room` is scratch of equal size."""
     for shift, factor in ((16, FACTORS[0]), (15, FACTORS[1]), (16, None)):
         np.right_shift(hashed, shift, out=room)
         hashed ^= room
@@ -82,7 +82,7 @@ def _mix(hashed: Hashes, room: Hashes) -> None:
 
 
 def _row_keys(first: int, last: int, key: Key) -> list[Hashes]:
-    """Return two keys for each row, (n, 1)."""
+    """Return two arrays (n, 1), each with a key for every row."""
     rows = np.arange(first, last, dtype=np.uint32)[:, None]
     keys = []
     for part, factor in zip(key, (STEP, OTHER_STEP), strict=True):
@@ -106,7 +106,7 @@ def _made(key: Key, first: int, last: int, width: int, dtype: torch.dtype) -> ND
         hashed ^= two
         _mix(hashed, room)
         np.right_shift(hashed, 16, out=room)
-        room ^= BINS // 2  # plus half of the bins, in 16 bits
+        room ^= BINS // 2  # adds half of the bins, modulo 2^16
         bins = room.astype(np.intp)
         hashed &= BINS - 1
         numbers = made[row : row + some]
@@ -116,12 +116,12 @@ def _made(key: Key, first: int, last: int, width: int, dtype: torch.dtype) -> ND
 
 
 class Noise:
-    """Rows of standard normal numbers, made when they are needed."""
+    """Rows of standard normal numbers, generated when sliced."""
 
     def __init__(
         self, key: str, rows: int, shape: tuple[int, ...], like: Tensor, mask: Tensor | None = None
     ) -> None:
-        """With a mask of `shape`, rows are 0 where it is False."""
+        """With a mask of `shape`, rows are 0 where the mask is False."""
         digest = hashlib.blake2b(key.encode(), digest_size=8).digest()
         one, two = np.frombuffer(digest, "<i4").tolist()
         self._key: Key = (one, two)

@@ -1,6 +1,6 @@
-"""How image files become inputs of a model, according to the model's configuration.
+"""The steps from an image file to a model's input, as the model's configuration specifies them.
 
-A file is resized and its centre is cropped, by whoever reads image files. The model computes
+The code that reads a file resizes the image and crops its centre. The model computes
 (image - mean) / std on values in [0,1]. This module does not import torch.
 """
 
@@ -11,19 +11,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """Steps of the preprocessing; None where a step is not known."""
+    """The steps of preprocessing; None for a step that is not known."""
 
     resize: int | tuple[int, int] | None = None
     """Length of the shorter side after resizing; or (height, width), whatever the file's shape."""
     crop: tuple[int, int] | None = None
     """(height, width) of the centre crop, after resizing."""
     interpolation: str = "bilinear"
-    """Method of resizing: nearest, bilinear, bicubic, lanczos, box or hamming."""
+    """Resizing method: nearest, bilinear, bicubic, lanczos, box or hamming."""
     mean: tuple[float, ...] | None = None
-    """Mean of each channel, of values in [0,1]."""
+    """Mean of each channel, for values in [0,1]."""
     std: tuple[float, ...] | None = None
     size: tuple[int, int] | None = None
-    """(height, width) of the model's inputs; by default what resizing and cropping give."""
+    """(height, width) of the model's inputs; by default `crop`, or `resize` if that is a pair."""
 
     def __post_init__(self) -> None:
         if self.size is None:

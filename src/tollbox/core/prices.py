@@ -1,14 +1,14 @@
 """Prices: what an answer costs, by its label.
 
-1. A query is charged for the label of its answer, never for the side that it was meant for.
-2. An attack plans with `ratio`, the paper's c*: the source price over the price of other answers.
-   Where other answers are free (c* = infinity) attacks plan with 1e5, as the paper does.
-3. With a price per class, the table decides. Otherwise all labels that the goal flags (goal.py)
-   have the source price.
+1. A query is charged for the label of its answer, never for the label that the attack expected.
+2. An attack plans with `ratio`, the paper's c*: the price of a flagged answer over that of another.
+   If other answers are free (c* = infinity), attacks plan with 1e5, as the paper does.
+3. If there is a price per class, that table decides. Otherwise all labels that the goal flags
+   (goal.py) have the price `source`.
 4. A cost is a function of counts: the sum over the distinct prices, in ascending order, of
    count x price. So the chunks in which answers arrive cannot change it by a rounding error.
-5. The price may grow with the number of flagged answers (`Escalation`): the n-th costs p(n). The
-   counts are then those of other and of flagged answers, and attacks plan with p(1).
+5. The price may grow with the number of flagged answers (`Escalation`): the n-th costs p(n). There
+   are then two counts, of other and of flagged answers, and attacks plan with p(1).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .goal import Goal
 from .validation import expect, is_number, number, or_none, shown, whole
 
 LARGEST_STEP = 10**12
-"""Largest flagged answer at which a step may start; larger counts are not exact as floats."""
+"""Largest flagged answer at which a step may start, so that counts are exact as floats."""
 PLANNED_RATIO_AT_INFINITY = 1e5
 """The c* that attacks plan with at c* = infinity (paper, comparison to stealthy attacks)."""
 
@@ -48,7 +48,7 @@ class Escalation:
     """
 
     steps: tuple[tuple[int, float], ...]
-    """Pairs of a flagged answer n and the price from n on; n ascends from 1."""
+    """Pairs (n, price): the price applies from the n-th flagged answer; n ascends from 1."""
     again: int | None = None
     """The flagged answer at which the table starts again."""
 
@@ -85,7 +85,7 @@ class Escalation:
 
     @cached_property
     def _before(self) -> NDArray[np.float64]:
-        """Cost of all flagged answers before each step."""
+        """Total cost of the flagged answers before each step."""
         return np.append(0.0, np.cumsum(np.diff(self._starts) * self._prices[:-1]))
 
     @property
@@ -94,11 +94,11 @@ class Escalation:
 
     @property
     def cheapest(self) -> float:
-        """The lowest price that can last: of the last step, or of all steps if they repeat."""
+        """The lowest lasting price: that of the last step, or of all steps if the table repeats."""
         return float(self._prices.min() if self.again is not None else self._prices[-1])
 
     def price(self, flagged: Any) -> Any:
-        """Return p(flagged + 1), the price of the next flagged answer; any shape."""
+        """Return p(flagged + 1), the price of the next flagged answer; `flagged` has any shape."""
         place = np.asarray(flagged)
         if self.again is not None:
             place = place % (self.again - 1)
@@ -127,12 +127,12 @@ class Prices:
     """The price of a flagged answer and of any other answer; or a price per class."""
 
     source: float = 1.0
-    """Price of a flagged answer: of the source class, or of the goal's set."""
+    """Price of an answer whose label the goal flags; by default the source class."""
     other: float = 1.0
     classes: Mapping[int, float] | None = field(default=None, hash=False)
-    """Price by label; others cost `other`. `for_source` sets `source`, which serves `ratio`."""
+    """Price by label; unlisted labels cost `other`. `for_source` sets `source`, for `ratio`."""
     escalation: Escalation | None = None
-    """How the price of a flagged answer grows; `source` is then the first price."""
+    """Prices that grow with the number of flagged answers; `source` is then the first of them."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "source", _checked_price("the source price", self.source))
@@ -150,27 +150,27 @@ class Prices:
 
     @classmethod
     def per_class(cls, prices: Mapping[int, float], default: float = 1.0) -> Prices:
-        """Return a price for each listed class, and `default` for the others."""
+        """Return prices with one price for each listed class, and `default` for the others."""
         return cls(source=default, other=default, classes=_checked_table(prices))
 
     @classmethod
     def escalating(
         cls, steps: Mapping[int, float], again: int | None = None, other: float = 1.0
     ) -> Prices:
-        """Return prices that grow: `steps` maps a flagged answer to the price from there on, as
-        {1: 1.0, 100: 50.0}; with `again=101` the 101st flagged answer costs as much as the first,
-        and so on."""
+        """Return prices that grow: `steps` maps a flagged answer to the price from there on, such
+        as {1: 1.0, 100: 50.0}; with `again=101`, the 101st flagged answer costs the same as the
+        first, and so on."""
         return cls(other=other, escalation=Escalation.of(steps, again))
 
     @classmethod
     def flagged_only(cls) -> Prices:
-        """Return c* = infinity: flagged answers cost 1, others nothing; needs `max_queries`."""
+        """Return prices for c* = infinity: flagged answers cost 1, others 0. Set `max_queries`."""
         return cls(source=1.0, other=0.0)
 
     @cached_property
     def values(self) -> tuple[float, ...]:
-        """The distinct prices of an answer, ascending; if the price grows, that of other answers
-        and that of the first flagged answer."""
+        """The distinct prices of an answer, ascending; if prices escalate, the price of other
+        answers and that of the first flagged answer."""
         if self.escalation is not None:
             return self.other, self.source
         if self.classes is None:
@@ -203,7 +203,7 @@ class Prices:
         return np.maximum(self.escalation.price(flagged), self.other)
 
     def bound(self, counts: Sequence[int], rows: int) -> float:
-        """Return an upper bound of the cost of `rows` more answers, given counts by level."""
+        """Return an upper bound on the cost of `rows` more answers, given counts by level."""
         if self.escalation is None:
             return self.highest * rows
         flagged = counts[-1]
@@ -214,8 +214,8 @@ class Prices:
         self, counts: NDArray[np.int64], rows: int, alarms: tuple[float, float] = (0.0, 0.0)
     ) -> float:
         """Return the highest possible cost before the last of `rows` more answers, plus the highest
-        price of that answer, with the bits that the ledger will compute. `alarms`: the cost of the
-        alarms before it, and of one alarm of its own."""
+        price of that answer, bit for bit as the ledger computes it. `alarms`: the cost of all
+        alarms before that answer, and of its own alarm."""
         if self.escalation is None:
             worst = np.append(counts[:-1], counts[-1] + rows - 1)
             return (float(self.cost(worst)) + alarms[0]) + (self.highest + alarms[1])
@@ -226,13 +226,13 @@ class Prices:
         return float(np.max((spent + alarms[0]) + highest))
 
     def of(self, label: int, goal: Goal) -> float:
-        """Return the price of an answer: from the table if there is one, else by the goal."""
+        """Return the price of an answer: from the table if there is one, otherwise by the goal."""
         if self.classes is not None:
             return self.classes.get(label, self.other)
         return self.source if goal.flags(label) else self.other
 
     def level(self, label: int, goal: Goal) -> int:
-        """Return the position of a label's price in `values`."""
+        """Return the index of a label's price in `values`."""
         if self.escalation is not None:
             return int(goal.flags(label))
         return self.values.index(self.of(label, goal))
@@ -243,7 +243,7 @@ class Prices:
         if len(self.values) == 1:
             return np.zeros(len(labels), np.intp)
         if self.classes is None:
-            low = int(self.source > self.other)  # position of the source price
+            low = int(self.source > self.other)  # index of the price `source`
             return np.where(goal.is_flagged(labels), low, 1 - low)
         distinct, places = np.unique(labels, return_inverse=True)
         position = {value: i for i, value in enumerate(self.values)}
@@ -271,7 +271,7 @@ class Prices:
 
     @property
     def ratio(self) -> float:
-        """The c* that attacks plan with; a free side counts as 1e5 times cheaper."""
+        """The c* that attacks plan with; free answers count as 1e5 times cheaper."""
         if self.source == self.other:
             return 1.0
         if self.other == 0:
@@ -301,7 +301,7 @@ class Prices:
 
 
 def _checked_table(prices: Mapping[int, float]) -> dict[int, float]:
-    """Return a price per class, or raise InputError."""
+    """Return the table with checked classes and prices; raise InputError if one is wrong."""
     given = f"the prices per class are {shown(prices)}"
     expect(isinstance(prices, Mapping), given, "a mapping, as {3: 100.0}")
     allowed, expected = whole(0), "classes as whole numbers, 0 or more"

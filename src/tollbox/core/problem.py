@@ -3,10 +3,10 @@
 1. It has no model, no budget, no batch size and no other image. Its random numbers are a function
    of (seed, content of the image, purpose, step, row, column) only (noise.py).
 2. A mask says which pixels may change: a bool tensor (c, h, w), or (h, w) or (1, h, w) for all
-   channels. Outside the mask a query has the bits of the source image, whoever made the point: the
+   channels. Outside the mask a query has the bits of the source image, whatever the attack: the
    engine ensures that (engine/sender.py). Directions, starts and noise with the shape of an image
-   are made inside the mask, so paths stay there and their lengths are those of the queries. The
-   mask is not in the key of random numbers: inside it they are the same as without a mask.
+   are confined to the mask, so paths stay inside it and their lengths are those of the queries. The
+   mask is not in the key of random numbers: inside it, they are the same as without a mask.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Accepted(NamedTuple):
 
     point: Tensor
     distance: float | None
-    """Distance of the point as it was sent, if it is known."""
+    """Distance of the point as it was sent, if known."""
     notes: dict[str, Any]
 
 
@@ -67,22 +67,22 @@ class Problem:
     label: int
     """The source class."""
     prices: Prices = field(default_factory=Prices)
-    """The prices with `source` set for the source class: `prices.ratio` is c*."""
+    """The prices, with `source` set for the source class, so that `prices.ratio` is c*."""
     target: int | None = None
     """Shorthand for a goal with this target; always equal to the goal's target."""
     seed: int = 0
     content: str = ""
-    """Hash of the source image; computed if it is not given."""
+    """Hash of the source image; computed if empty."""
     start_image: Tensor | None = field(default=None, repr=False)
-    """An image to start from, instead of a point that the attack would search for."""
+    """An image to start from; if None, the attack searches for a start."""
     norm: Metric = Metric.L2
     goal: Goal = field(default_factory=Goal)
     mask: Tensor | None = field(default=None, repr=False)
-    """Which numbers of the image may change, (c, h, w), bool; None if all may."""
+    """The values of the image that may change, as a bool tensor (c, h, w); None if all may."""
     accepted: list[Accepted] = field(default_factory=list, repr=False)
     """Iterates that the engine has not collected yet."""
     notes: dict[str, Any] = field(default_factory=dict, repr=False)
-    """Notes of the current iteration."""
+    """Notes about the current iteration."""
 
     def __post_init__(self) -> None:
         self.goal = aim(self.label, self.target, self.goal)
@@ -98,7 +98,7 @@ class Problem:
 
     @cached_property
     def dimension(self) -> int:
-        """d, the count of numbers (pixels times channels) that may change."""
+        """d, the number of values (pixels times channels) that may change."""
         return self.source.numel() if self._host_mask is None else int(self._host_mask.sum())
 
     @cached_property
@@ -110,7 +110,7 @@ class Problem:
         return to_device(places, self.source.device, torch.int64)
 
     def may_change(self, rows: slice, columns: slice) -> bool:
-        """Return whether any number in a rectangle of pixels may change."""
+        """Return whether any value in a rectangle of pixels may change."""
         return self._host_mask is None or bool(self._host_mask[:, rows, columns].any())
 
     def within_mask(self, points: Tensor) -> Tensor:
@@ -132,8 +132,8 @@ class Problem:
     def noise(
         self, purpose: str, step: int, rows: int, shape: tuple[int, ...] | None = None
     ) -> Noise:
-        """Return standard normal rows of `shape` for one purpose at one step; by default with the
-        shape of an image, and 0 outside the mask."""
+        """Return standard normal rows of `shape` for one purpose at one step; by default they have
+        the shape of an image and are 0 outside the mask."""
         key = f"{self.seed}/{self.content}/{purpose}/{step}"
         if shape is not None:
             return Noise(key, rows, shape, self.source)
@@ -154,7 +154,7 @@ class Problem:
 class Attack(Protocol):
     """An attack: called with a problem, it returns a generator of asks that returns a `Stop`.
 
-    It may also be a `BoundedAttack`, and have `metrics`, a tuple of those that it supports.
+    It may also be a `BoundedAttack`, and have `metrics`, a tuple of the metrics that it supports.
     docs/howto/own-attack.md has a complete example.
     """
 
@@ -167,4 +167,4 @@ class BoundedAttack(Protocol):
 
     @property
     def rows(self) -> int:
-        """Maximum number of points that it holds at a time, for one image."""
+        """Maximum number of points that the attack holds at a time, for one image."""

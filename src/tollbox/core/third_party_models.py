@@ -1,4 +1,4 @@
-"""Models of other packages: Foolbox models and ART classifiers, recognised by their attributes.
+"""Models from other packages: Foolbox models and ART classifiers, recognised by their attributes.
 
 1. Neither package is imported.
 2. A point in [0,1] is scaled to the model's bounds and sent in its layout: (n, c, h, w), or
@@ -37,14 +37,14 @@ class Pixels:
         return images if self.channels_first else images.permute(0, 2, 3, 1).contiguous()
 
     def decode(self, images: Tensor, name: str) -> Tensor:
-        """Return the other package's images, the argument `name`, as (n, c, h, w) in [0,1]."""
+        """Return the other package's images as (n, c, h, w) in [0,1]; messages call them `name`."""
         layout = "(n, c, h, w)" if self.channels_first else "(n, h, w, c)"
         shape = f"has shape {tuple(images.shape)}"
         expect(images.ndim == 4 and images.numel() > 0, shape, f"{layout}, not empty", input=name)
         low, high = (value.item() for value in images.aminmax())
         given = f"has values from {low:g} to {high:g}"
         expected = f"{self.low:g} to {self.high:g}, the bounds of the model"
-        within = bool(((images >= self.low) & (images <= self.high)).all())  # in their precision
+        within = bool(((images >= self.low) & (images <= self.high)).all())  # in their dtype
         expect(within, given, expected, input=name)
         if not self.channels_first:
             images = images.permute(0, 3, 1, 2).contiguous()
@@ -55,14 +55,14 @@ class Pixels:
 
 @dataclass(frozen=True)
 class ThirdPartyModel:
-    """A classifier of another package: a function from points in [0,1] to its scores."""
+    """A classifier from another package, as a function from points in [0,1] to its scores."""
 
     model: Any
     pixels: Pixels
     device: torch.device
     classes: int | None = None
     is_art: bool = False
-    """Whether it is an ART classifier, which takes and returns arrays, or a Foolbox model."""
+    """Whether `model` is an ART classifier, which takes and returns arrays, not a Foolbox model."""
 
     def __call__(self, points: Tensor) -> Tensor:
         images = self.pixels.encode(points)
@@ -82,7 +82,7 @@ class ThirdPartyModel:
 
 
 def third_party_model(model: Any) -> ThirdPartyModel | None:
-    """Return a Foolbox model or an ART classifier as a third-party model; None for others."""
+    """Return a Foolbox model or ART classifier as a third-party model; None for anything else."""
     if _is_foolbox(model):
         return foolbox_model(model)
     return art_model(model) if _is_art(model) else None
@@ -110,8 +110,8 @@ def foolbox_model(model: Any) -> ThirdPartyModel:
 
 
 def art_model(classifier: Any, channels_first: bool | None = None) -> ThirdPartyModel:
-    """Return an ART classifier as a third-party model. If it does not say where its channels are,
-    they are last, unless `channels_first` is set."""
+    """Return an ART classifier as a third-party model. `channels_first` overrides the classifier's
+    attribute of that name; without either, channels are last."""
     require(_is_art(classifier), "classifier", classifier, ART)
     if channels_first is None:
         channels_first = bool(getattr(classifier, "channels_first", False))
@@ -121,7 +121,7 @@ def art_model(classifier: Any, channels_first: bool | None = None) -> ThirdParty
 
 
 def _bounds(bounds: Any, name: str) -> tuple[float, float]:
-    """Return the smallest and the largest value of a pixel; arrays of one value are accepted."""
+    """Return the smallest and largest value of a pixel; arrays must repeat a single value."""
     ends = [np.unique(np.asarray(end)) for end in bounds] if bounds is not None else []
     same = all(len(end) <= 1 for end in ends)
     expect(same, f"the model has {name} that differ from pixel to pixel", "two numbers")

@@ -1,14 +1,14 @@
-"""Checks of arguments: what a number, a flag or an image may be, each refused in one sentence.
+"""Checks of arguments: numbers, flags, images and others; a refusal is one sentence.
 
 1. A bool is not a number, nor is text or NaN. NumPy integers are integers.
-2. The fields of a part have ranges, checked once, when the part is made:
+2. The fields of a part have ranges, checked once, when the part is created:
 
        def __post_init__(self) -> None:
            check(self, tau=between(0, 1), levels=whole(1, MAX_VALUE))
 
    No range includes infinity or NaN, except `CAP`, which includes infinity.
 3. A range excludes what cannot run (a division by 0, points that overflow, a loop without queries),
-   not what is unwise: the largest values are far beyond any use.
+   not what is unwise: upper limits are far beyond any practical use.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
-"""Precisions that a network may compute in; known without torch, for help texts."""
+"""Precisions in which a network may compute, as names: help texts must not import torch."""
 DTYPE_NAMES = f"{', '.join(DTYPES[:-1])} or {DTYPES[-1]}"
 MOST_CHARACTERS = 60
-"""Maximum length of a value that a message quotes."""
+"""Maximum length of a value quoted in a message."""
 MAX_VALUE = 10**6
-"""Upper end of most ranges."""
+"""Upper limit of most ranges."""
 MAX_LIMIT = 10**9
-"""Upper end of limits that a budget makes irrelevant long before."""
+"""Upper limit of settings that a budget makes irrelevant long before they reach it."""
 MAX_DEPTH = 1000
-"""Upper end of the number of times that something is halved or divided."""
+"""Upper limit of the number of times that something is halved or divided."""
 
 
 def shown(value: Any) -> str:
@@ -49,7 +49,7 @@ def require(ok: bool, name: str, value: Any, expected: str, remedy: str = "") ->
 
 
 def expect(ok: bool, given: str, expected: str, remedy: str = "", input: str = "") -> None:
-    """Raise InputError that says what was `given` unless `ok`."""
+    """Raise InputError unless `ok`; its message says what was `given`."""
     if not ok:
         raise InputError(given, expected=expected, remedy=remedy, input=input)
 
@@ -59,7 +59,7 @@ def is_whole(value: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is a number that can be compared; it may be infinite."""
+    """Return whether a value is a real number; it may be infinite but not NaN."""
     try:
         return isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
     except OverflowError:  # an integer that no float can hold
@@ -128,7 +128,7 @@ def check_flag(name: str, value: Any) -> None:
 
 
 def check_instance(name: str, value: Any, kind: type) -> None:
-    """Raise InputError unless the argument `name` is an object of that public class."""
+    """Raise InputError unless the argument `name` is an instance of the public class `kind`."""
     require(isinstance(value, kind), name, value, f"tb.{kind.__name__}(...)")
 
 

@@ -1,6 +1,6 @@
-"""Files that go in and come out: images, labels, classes, masks, price tables, result files.
+"""Input and output files: images, labels, classes, masks, price tables, results.
 
-Names are imported on first use, since some commands need no torch.
+Names are imported on first use, so that commands that need no torch do not load it.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
    after # is a comment.
 3. A set of images may have its own class names: its folders, or the names of a data set. If the
    model's class names are known, each class gets the label of the model's class of that name.
-   Otherwise labels follow the set's own order. They also do if the model's names come from its own
+   Otherwise labels follow the set's own order. The same holds if the model's names come from its
    configuration, both have the same number of classes and no name matches (n01440764, ...).
 4. Case is ignored in names, and `_` is a space. "tench, Tinca tinca" matches both parts. A name
    that several classes share, as in ImageNet, identifies none of them.
@@ -31,12 +31,12 @@ EXPECTED = "a text file with a class on each line, in the order of the labels"
 FLAGGED = "a text file with one class, or a range such as 151-268, on each line"
 RANGE = re.compile(r"(\d{1,9})(?:\s*-\s*(\d{1,9}))?")
 MAX_RANGE = 1_000_000
-"""Maximum number of classes in one range, so that a typing error cannot fill the memory."""
+"""Maximum number of classes in one range, so that a typo cannot exhaust the memory."""
 
 
 @dataclass(frozen=True)
 class ClassNames:
-    """The name of each class, and its prompt for a model of images and texts."""
+    """The name of each class, and its prompt for models that compare images with texts."""
 
     names: tuple[str, ...]
     prompts: tuple[str, ...]
@@ -91,7 +91,7 @@ def flagged_classes(file: Path) -> frozenset[int]:
 
 
 def labels_of(classes: Sequence[str], names: Sequence[str], from_model: bool = False) -> list[int]:
-    """Return the label of each class (rule 3); `from_model` if `names` are from a configuration."""
+    """Return each class's label (rule 3). `from_model`: whether `names` are the model's own."""
     if in_order(classes, names, from_model):
         return list(range(len(classes)))
     found = zip(classes, _matches(classes, names), strict=True)
@@ -108,7 +108,7 @@ def in_order(classes: Sequence[str], names: Sequence[str], from_model: bool) -> 
 def relabelled(
     labels: tuple[int, ...], classes: Sequence[str], names: Sequence[str], from_model: bool = False
 ) -> tuple[int, ...]:
-    """Convert a set's labels to the model's; leave them unchanged unless both have class names."""
+    """Convert a set's labels to the model's (rule 3); keep those of a set without class names."""
     if not classes or in_order(classes, names, from_model):
         return labels
     used = sorted(set(labels))

@@ -1,16 +1,15 @@
-"""Images from a user's function: arrays, or a data set such as torchvision and Hugging Face have.
+"""Images from a user's function: arrays, or a data set as in torchvision or Hugging Face.
 
-1. The function, given as `module:function`, takes no arguments. It returns an `ImageSet`, or
-   (images, labels), or (images, labels, names), as arrays or tensors; or a data set.
+1. The function, given as `module:function`, takes no arguments. It returns a data set, an
+   `ImageSet`, or arrays or tensors as (images, labels) or (images, labels, names).
 2. Images are (n, c, h, w), uint8 or floats in [0,1]. By default an image's name is its number.
 3. A data set is a sequence. An item is a pair (image, label), or a mapping with the keys `image`
    (or `img`) and `label` (or `labels`). Only the first `limit` items are read.
-4. An image of a data set is a Pillow image, or an array (h, w) or (h, w, 3) of uint8, which is
-   treated as one; these are resized and cropped if a size is set, and have one channel if all are
-   grey, else three. Or it is a tensor (c, h, w) of the model's size. Tensors do not mix with other
-   kinds.
+4. An image in a data set is a Pillow image, or an array (h, w) or (h, w, 3) of uint8. Both kinds
+   are resized and cropped if a size is set, and have one channel if all are grey, otherwise three.
+   Or it is a tensor (c, h, w) of the model's size. Tensors cannot be mixed with the other kinds.
 5. A data set may have class names: torchvision's `classes`, or the features of a Hugging Face set.
-   If the model's class names are known, labels follow the names (`classes`).
+   If the model's class names are known, labels are matched by name (classes.py).
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def images_from(
 ) -> ImageSet:
     """Load images from `function`, of the form module:function.
 
-    `limit` applies to data sets. The other arguments are as for `load_images`.
+    `limit` applies only to data sets. The other arguments are as for `load_images`.
     """
     prepared = Preparation.of(resizing, names, model)
     value = imported(function, "images")
@@ -107,7 +106,7 @@ def _array_images(answer: Any, origin: str, prepared: Preparation) -> ImageSet:
 
 
 def _is_data_set(value: Any) -> bool:
-    """Return whether it is a sequence whose first item is an image with its label."""
+    """Return whether `value` is a sequence whose first item is an image with its label."""
     if isinstance(value, str | bytes | Tensor | np.ndarray | Mapping | ImageSet):
         return False
     if not (hasattr(value, "__len__") and hasattr(value, "__getitem__")) or len(value) == 0:
@@ -187,7 +186,7 @@ def _pixels(image: Any, number: int, prepared: Preparation) -> Tensor | NDArray[
 
 
 def _stacked_arrays(arrays: Sequence[Any]) -> Tensor:
-    """Return (n, c, h, w) in [0,1], with one channel if all are grey."""
+    """Stack images as (n, c, h, w) in [0,1], with one channel if all are grey."""
     for number, array in enumerate(arrays):
         check_same_size(array.shape[1:], arrays[0].shape[1:], f"{number}", "0")
     shape = (max(len(array) for array in arrays), *arrays[0].shape[1:])

@@ -1,14 +1,14 @@
-"""Pixels and labels in the forms that users have them, and image files read with Pillow.
+"""Conversion of users' pixels and labels, and image files read with Pillow.
 
-1. Pixels are uint8, which are divided by 255, or floats in [0,1]. They become float32.
-2. Image files have 8 bits per channel. Deeper ones are refused, since Pillow would cut some of them
-   to 8 bits. Pillow converts CMYK without a colour profile.
-3. An image is rotated by its EXIF orientation, as viewers show it, and then resized and cropped if
-   sizes are set (`resizing`).
-4. Images with transparent pixels are refused, since their look depends on the background. So are
-   animated ones. (An MPO file of a phone is read as its first image, the photograph.)
-5. Images of more than `MAX_PIXELS` are refused before they are decoded. Images that will be resized
-   may have `MAX_RESIZED`.
+1. Pixels are uint8, which is divided by 255, or floats in [0,1]. Both become float32.
+2. Image files have 8 bits per channel. Deeper ones are refused, since Pillow would truncate some
+   of them to 8 bits. Pillow converts CMYK without a colour profile.
+3. An image is rotated according to its EXIF orientation, as in image viewers, and then resized and
+   cropped if sizes are set (resizing.py).
+4. Images with transparent pixels are refused, since their appearance depends on the background. So
+   are animated ones. (From a phone's MPO file, only the first image, the photograph, is read.)
+5. Images with more than `MAX_PIXELS` pixels are refused before they are decoded. The limit is
+   `MAX_RESIZED` for images that will be resized.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def unit_pixels(pixels: Tensor | NDArray[Any]) -> Tensor:
     if pixels.dtype not in (np.uint8, torch.uint8) and not floats:
         kind = str(pixels.dtype).removeprefix("torch.")
         raise InputError(f"images is of type {kind}", expected="uint8 or floats")
-    if isinstance(pixels, np.ndarray):  # torch has no other byte order, and no long doubles
+    if isinstance(pixels, np.ndarray):  # torch lacks other byte orders and long doubles
         native = np.float64 if pixels.dtype.itemsize > 4 else np.float32
         pixels = torch.from_numpy(np.ascontiguousarray(pixels, dtype=native if floats else None))
     if pixels.dtype == torch.uint8:
@@ -111,7 +111,7 @@ def _refused(name: str | Path, given: str, expected: str, remedy: str) -> FileEr
 
 
 def check_same_size(shape: Sequence[int], first: Sequence[int], name: str, other: str) -> None:
-    """Raise InputError unless an image has the size of the first one, called `other`."""
+    """Raise InputError unless the image `name` has the shape of the first image, `other`."""
     if tuple(shape) != tuple(first):
         size, known = f"{shape[-1]}x{shape[-2]}", f"{first[-1]}x{first[-2]}"
         remedy = f"give {mention('resize')} and {mention('crop')}, such as 256 and 224"
@@ -149,7 +149,7 @@ def pixels_of(
 
 @contextlib.contextmanager
 def _open(file: Path) -> Iterator[Image.Image]:
-    """Open an image without decoding it. Inside, Pillow's errors become FileErrors."""
+    """Open an image without decoding it. Within the block, Pillow's errors become FileErrors."""
     with readable(file), warnings.catch_warnings():
         warnings.simplefilter("ignore", pillow().DecompressionBombWarning)
         with pillow().open(file) as image:
@@ -163,7 +163,7 @@ def readable(name: str | Path) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except too_large:  # far above MAX_PIXELS; Pillow does not say how far
+    except too_large:  # above Pillow's own limit, which exceeds MAX_PIXELS
         given, expected = "has more pixels than can be read", f"at most {MAX_PIXELS:,}"
         raise _refused(name, given, expected, "resize it first") from None
     except Exception as error:  # Pillow raises many types for broken files
@@ -171,7 +171,7 @@ def readable(name: str | Path) -> Iterator[None]:
 
 
 def _mode(image: Image.Image, name: str | Path) -> str:
-    """Return Pillow's name for the kind of pixel, which has 8 bits per channel."""
+    """Return the image's Pillow mode; raise FileError unless it has 8 bits per channel."""
     raw = [f"{tile[3]}" for tile in getattr(image, "tile", ())]  # e.g. RGB;16B
     deep = image.format != "BMP" and any(";16" in kind for kind in raw)
     if deep or image.mode not in EIGHT_BITS:

@@ -1,14 +1,14 @@
 """Images with labels: from a folder with a CSV of labels, a folder of classes, or an `.npz` file.
 
 1. Image files are resized and cropped only if the user or the model's configuration sets a size
-   (`resizing`). They load with one channel if all are grey, else as RGB.
-2. A folder is searched with its subfolders, except hidden ones. Its label file is a CSV with the
-   columns `file` and `label` among any others. Every image has a line there, and the order of the
-   lines is the order of the images.
+   (resizing.py). They load with one channel if all are grey, otherwise as RGB.
+2. A folder and its subfolders are searched, except hidden ones. The label file is a CSV with the
+   columns `file` and `label`, and possibly others. Every image needs a line there, and the images
+   are in the order of the lines.
 3. In a folder of classes, each subfolder holds the images of one class. Its label is its position
-   among the sorted names, as in torchvision's ImageFolder, or that of its name if the model's class
-   names are known (`classes`). Images come from each class in turn, so that the first N are from
-   all classes. Numbers as names are refused if their sorted order differs: 10 sorts before 2.
+   among the sorted names, as in torchvision's ImageFolder; numeric names must then sort as 0, 1, 2,
+   ... (10 sorts before 2). If the model's class names are known, the label is found by name
+   (classes.py). Images come from each class in turn, so that the first N are from all classes.
 4. An `.npz` file has the arrays `images`, (n, c, h, w), (n, h, w, c) or (n, h, w), and `labels`,
    n integers. The shorter of the axes 1 and 3 holds the channels.
 """
@@ -49,11 +49,11 @@ class ImageSet:
     labels: tuple[int, ...]
     names: tuple[str, ...]
     origins: tuple[str, ...]
-    """Where each label was read: a file, and its line if it has lines."""
+    """Origin of each label: a file, with the line for a label file, or a function."""
     class_names: tuple[str, ...] = ()
     """The name of each class, by label; empty if the names are unknown."""
     resizing: Resizing | None = None
-    """How the images were resized; None if they were not."""
+    """The resizing that was applied to the images; None if there was none."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -70,11 +70,11 @@ def load_images(
 ) -> ImageSet:
     """Load the first `limit` images of a folder or an `.npz` file.
 
-    A folder has a label file, or a folder for each class.
+    A folder needs a label file, or a subfolder for each class.
 
-    resizing: how image files get the size that the model takes.
+    resizing: resizes and crops image files to the size that the model takes.
     names: the names of the model's classes in order, or a file with one on each line.
-    model: a model whose own configuration gives both by default.
+    model: a model whose configuration provides the defaults for both.
     """
     if limit is not None:
         check_whole("limit", limit, 1)
@@ -99,7 +99,7 @@ def load_images(
 
 
 def check_there(path: Path) -> str:
-    """Return what is at the path of images; raise FileError if there is nothing."""
+    """Return the kind of `path`, as `kind_of` does; raise FileError if nothing is there."""
     kind = kind_of(path, str(path), input="images")
     if kind == "nothing":
         if (error := named_by_file(str(path), "images")) is not None:
@@ -138,7 +138,7 @@ def _read_arrays(file: Path) -> list[NDArray[Any]]:
                 if all(isinstance(array, np.ndarray) for array in arrays):
                     return arrays
                 raise ValueError("its entries are not arrays in the .npy format")
-    except Exception as error:  # broken, encrypted, too large: many types
+    except Exception as error:  # broken, encrypted or large files raise many types
         raise FileError(f"{file} cannot be read: {in_a_line(error)}", expected=NPZ) from None
     missing = " or ".join(repr(name) for name in ARRAYS if name not in names)
     present = ", ".join(map(repr, names)) or "none by name"
@@ -171,7 +171,7 @@ def _load_folder(
 
 
 def image_paths(folder: Path) -> list[str]:
-    """Return the image files below a folder as relative paths, without hidden ones."""
+    """Return the image files below a folder as relative paths, except hidden ones."""
 
     def refuse(error: OSError) -> None:
         raise FileError(f"the folder {error.filename} cannot be read: {error.strerror}") from None
@@ -265,7 +265,7 @@ def _class_files(
 
 
 def _check_numbers(folder: Path, classes: Sequence[str]) -> None:
-    """Raise InputError if the sorted numbers are not 0, 1, 2, ..."""
+    """Raise InputError unless the sorted folder names are the numbers 0, 1, 2, ..."""
     for place, name in enumerate(classes):
         if name.strip().lstrip("0") != (str(place) if place else ""):
             given = f"the folder {shortened(name)!r} in {folder} would be class {place}"

@@ -1,13 +1,13 @@
 """Output folders and files, which appear whole or not at all.
 
-1. An output folder must not exist or must be empty, or holds only files that the command replaces.
+1. An output folder must be new or empty, or contain only files that the command replaces.
    This is checked before any query.
 2. Everything is written to a hidden folder, which is removed if the run is abandoned. If the output
    folder exists (it may be a mount point, or `.`), the hidden folder is inside it, and its files
-   move up at the end. Otherwise it is a sibling and is renamed. Links are resolved first.
+   move up at the end. Otherwise it is a sibling of the output folder, and is renamed at the end.
+   Links are resolved first.
 3. A single file (a page) is written next to the old one and then replaces it.
-4. After a run, nothing that was written is removed: if a step fails, the message says where the
-   files are.
+4. Results of a finished run are never removed: if a step fails, the message says where they are.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def check_free(
 
 
 def check_replaceable(file: Path, mark: bytes) -> None:
-    """Raise InputError if `file` exists and does not have tollbox's `mark` near its start."""
+    """Raise InputError unless `file` is new, is empty, or has tollbox's `mark` near its start."""
     kind = kind_of(file, str(file), input="out")
     if kind == "nothing":
         return
@@ -116,14 +116,14 @@ class Stage:
             raise
 
     def commit(self) -> None:
-        """Make the written files the output folder; a Ctrl-C is handled afterwards."""
+        """Move the written files to the output folder; Ctrl-C takes effect only afterwards."""
         with _signals_held_back():
             try:
                 if self._inside:
                     self._move_up()
                 else:
                     os.rename(self.folder, self._final)
-            except OSError as error:  # it was free before the run; the results must not be lost
+            except OSError as error:  # `out` was free before the run; keep the results
                 self.left = True
                 given = f"{self._out} was changed during the run ({error.strerror})"
                 where = f"the results are in {self.folder}"
@@ -146,9 +146,9 @@ class Stage:
 def staged(
     out: Path, replaceable: Set[str] = frozenset(), shared: bool = False, *, input: str = "out"
 ) -> Iterator[Stage]:
-    """Create a stage for `out`, the argument `input`, and remove it unless it is committed.
+    """Create a stage for `out`, the value of the argument `input`; remove it if it is abandoned.
 
-    Files that `replaceable` names are replaced. With `shared`, other files may exist and stay.
+    Files named in `replaceable` are replaced or removed. With `shared`, other files may stay.
     """
     stage = Stage(out, replaceable, shared, input)
     try:
@@ -167,7 +167,7 @@ def _signals_held_back() -> Iterator[None]:
     pending: list[int] = []
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     for number, handler in before.items():
-        if handler not in (signal.SIG_IGN, None):  # None: not set by Python
+        if handler not in (signal.SIG_IGN, None):  # None: not installed from Python
             signal.signal(number, lambda number, _: pending.append(number))
     try:
         yield

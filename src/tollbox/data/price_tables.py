@@ -2,9 +2,9 @@
 
 1. The columns class and price give a price per class. The class `default` stands for all classes
    that are not listed; its price is 1 by default.
-2. The columns flagged and price give a price that grows: each line is the price from the n-th
-   flagged answer on, and the first line is for 1. The price in the last line may be `again`, where
-   the prices start over. `default` is the price of other answers, 1 by default.
+2. The columns flagged and price give a price that grows: each line sets the price from the n-th
+   flagged answer on, starting with n = 1. `again` in place of the last price makes the prices start
+   over from there. `default` is the price of other answers, 1 by default.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GROWING = "the columns flagged and price: the price from the n-th flagged answer
 
 
 def prices_from(text: str, *, growing: bool = False) -> Prices:
-    """Read prices of either kind from the CSV file at a path; with `growing`, of the second."""
+    """Read prices from the CSV file at a path; with `growing`, only those of rule 2 are valid."""
     file = Path(text)
     if not text.strip() or kind_of(file, str(file), input="price") == "nothing":
         either = f"a number, inf, or a CSV file that exists, {COLUMNS}"

@@ -1,11 +1,11 @@
-"""Sizes of images: how image files get the size that a model takes.
+"""Resizing and cropping of image files to the size that a model takes.
 
-1. First an image is resized, then its centre is cropped.
+1. An image is first resized and then cropped to its centre.
 2. Pillow resizes 8-bit values and antialiases, as the preprocessing of torchvision, timm and
-   transformers does. The longer side is rounded down, and the centre is that of torchvision.
+   transformers does. The longer side is rounded down, and the centre is computed as in torchvision.
 3. Nothing is padded: a crop that is larger than the image is refused.
-4. The user's sizes and class names come before those of the model's configuration. Sizes are taken
-   whole from one of the two: a user's crop is not combined with the configuration's `resize`.
+4. The user's sizes and class names take precedence over those in the model's configuration. Sizes
+   all come from one of the two: a user's crop is not combined with the configuration's `resize`.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ Side = int | tuple[int, int]
 
 @dataclass(frozen=True)
 class Resizing:
-    """How image files get the size that a model takes."""
+    """The sizes to which image files are resized and cropped."""
 
     resize: Side | None = None
     """The new length of the shorter side, or a height and a width."""
     crop: Side | None = None
-    """The size that is cut out of the centre."""
+    """The size of the centre crop."""
     interpolation: str = "bilinear"
 
     @classmethod
     def of(
         cls, resize: Side | None, crop: Side | None, interpolation: str | None
     ) -> Resizing | None:
-        """Return a user's choice, where None means "not given"; None if nothing changes."""
+        """Return the resizing that a user specifies; None if no size is given."""
         if resize is None and interpolation is not None:
             given = f"is {shown(interpolation)}, but {mention('resize')} is not given"
             expected = "both, since only resizing interpolates"
@@ -125,7 +125,7 @@ def _words(side: Side) -> str:
 
 
 class ModelConfiguration(Protocol):
-    """The configuration of anything like a `Model`: class names and preprocessing, if known."""
+    """The configuration that a `Model` provides: class names and preprocessing, if known."""
 
     @property
     def names(self) -> tuple[str, ...] | None: ...
@@ -136,11 +136,11 @@ class ModelConfiguration(Protocol):
 
 @dataclass(frozen=True)
 class Preparation:
-    """The user's sizes and class names, and the model whose configuration gives the rest."""
+    """The user's sizes and class names, and the model whose configuration provides the rest."""
 
     given_resizing: Resizing | None = None
     names: tuple[str, ...] = ()
-    """The names of the model's classes, as far as they are known."""
+    """The names of the model's classes; empty if they are unknown."""
     model: ModelConfiguration | None = None
     own_names: bool = True
     """Whether the names come from the model's configuration."""
@@ -163,7 +163,7 @@ class Preparation:
 
     @property
     def resizing(self) -> Resizing | None:
-        """The sizes that the user gave, else those of the configuration."""
+        """The sizes that the user gave, otherwise those in the model's configuration."""
         own = None if self.model is None or self.given_resizing else self.model.preprocessing
         if own is None:
             return self.given_resizing

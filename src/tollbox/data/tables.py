@@ -3,7 +3,7 @@
 1. An operating system error (no permission, a name that is too long) becomes a FileError that names
    the file.
 2. An error in a CSV file names the file and the line.
-3. In CSV files that tollbox writes, no text can be taken for a formula (`plain_text`).
+3. In CSV files that tollbox writes, no text can be mistaken for a formula (`plain_text`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 @contextlib.contextmanager
 def system_errors(subject: str, *, input: str = "") -> Iterator[None]:
-    """Turn an error of the operating system into a FileError that starts with `subject`."""
+    """Turn an operating system error into a FileError that starts with `subject`."""
     try:
         yield
     except OSError as error:
@@ -101,12 +101,12 @@ def plain_text(value: Any) -> Any:
 
 
 def flag_text(value: bool | None) -> str:
-    """Return "true", "false" or, for None, empty text."""
+    """Return "true", "false" or, for None, an empty string."""
     return "" if value is None else str(value).lower()
 
 
 def utf8(value: Any) -> Any:
-    """Return a value whose text is valid UTF-8, with backslash escapes where it was not."""
+    """Return a value, with text that UTF-8 cannot encode replaced by backslash escapes."""
     return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
@@ -115,9 +115,9 @@ def header_of(file: Path) -> list[str]:
 
 
 def rows_of(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the place and the values of `columns` for each line that is not empty.
+    """Yield the location and the values of `columns` for each line that is not empty.
 
-    The header has these columns in any order and case, and may have others.
+    The header must have these columns in any order and case, and may have others.
     """
     lines, names = _csv_lines(file), " and ".join(columns)
     header = _column_names(lines)

@@ -1,4 +1,4 @@
-"""Code that is imported by name: optional packages, and users' functions as `module:function`.
+"""Code imported by name: optional packages, and users' functions given as `module:function`.
 
 1. If an optional package is missing, the error shows how to install it.
 2. The current folder comes first on the import path, as for `python -m`.
@@ -22,7 +22,7 @@ from .tables import in_a_line
 
 
 def optional(module: str, purpose: str, extra: str = "") -> Any:
-    """Import a module of an optional package. `extra` is the extra of tollbox that installs it."""
+    """Import a module of an optional package. `extra` is tollbox's extra that installs it."""
     package = module.partition(".")[0]
     try:
         return importlib.import_module(module)
@@ -41,7 +41,7 @@ def is_function(text: str) -> bool:
 
 
 def named_by_file(text: str, input: str) -> InputError | None:
-    """Return the error for a text that names a module by its file, such as net.py:make."""
+    """Return the error for a text that names a module by its file (net.py:make), or None."""
     file, _, attribute = text.rpartition(":")
     path = PurePath(file)
     meant = f"{path.stem}:{attribute}"

@@ -1,14 +1,14 @@
 """Alarms: the detector sees the charged rows of an ask, and its alarms are settled in order.
 
 1. Once all rows before a row are known, with their alarms, it is certain whether that row is
-   charged. So the detector sees a prefix that grows as rows come back: at a time, the rows that are
-   charged whatever it answers for them (`due`). With `max_alarms` this may be one row at a time.
-2. Points are made again for it as they were sent; rows come out the same in any slice (ask.py).
-3. Alarms are recorded with the labels of their batch, before the attack sees any of these. On
+   charged. So the detector sees a prefix that grows as rows come back: each time, the next rows
+   that are charged whatever it answers (`due`). With `max_alarms` this may be one row at a time.
+2. The points are made again for the detector, as they were sent; a row is the same in any slice.
+3. Alarms are recorded with the labels of their batch, before the attack sees any of them. On
    replay the recorded alarms count; the detector sees the rows again to restore its memory, and
-   rows for which it answers differently are counted.
-4. A detector that fails stops its image: rows without its answer are not charged. Which rows these
-   are may depend on how rows arrived, since only the detector knows which row was at fault.
+   rows that it judges differently are counted.
+4. If a detector fails, the cell stops: rows without its answer are not charged. Which rows these
+   are may depend on how rows arrived, since the error does not identify the row at fault.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from .cell_run import CellRun
 
 DIGITS = 15
-"""Digits of an image's hash in its number: torch takes seeds of 64 bits."""
+"""Number of digits of an image's hash that make its number: torch takes seeds of 64 bits."""
 
 
 class ImageDetector:
-    """The detector of one image, and its alarms in the ask that is pending."""
+    """The detector of one image and its alarms in the pending ask."""
 
     def __init__(self, detector: Detector, model: Model, account: Account) -> None:
         self._detector, self._model, self._account = detector, model, account
@@ -45,9 +45,9 @@ class ImageDetector:
         self.alarms = NO_ALARMS
         """Alarms of the rows that are certain to be charged, in order."""
         self.failure: Failure | None = None
-        """Why there is no answer for the next row, if the detector failed on it."""
+        """Reason why the next row has no answer, if the detector failed on it."""
         self.differences = 0
-        """Rows with another answer on replay."""
+        """Number of rows that the detector judged differently on replay."""
 
     def begin_ask(self, ask: int) -> None:
         self._ask, self.alarms = ask, NO_ALARMS
@@ -69,8 +69,8 @@ class ImageDetector:
         return max(0, min(rows, int(finite)) - known)
 
     def show(self, pending: Pending, rows: int) -> Tensor | None:
-        """Return a bool for each of the next rows; None if the detector failed or its alarms are
-        only known from a record."""
+        """Show the detector the next rows, and return a bool for each; None if it failed or if
+        alarms are known only from a record."""
         if isinstance(self._detector, RecordedAlarms):
             return None
         try:
@@ -83,7 +83,7 @@ class ImageDetector:
             return None
 
     def take(self, answers: Alarms | None, rows: int, history: History | None) -> Alarms:
-        """Take the answers for the next rows, or the recorded ones; return those that are new."""
+        """Append the alarms of the next rows, recorded ones first; return those that are new."""
         first = len(self.alarms)
         before = NO_ALARMS if history is None else history.alarms(self._ask, first, first + rows)
         if answers is None:
@@ -98,7 +98,7 @@ class ImageDetector:
         return fresh
 
     def _points(self, pending: Pending, rows: int) -> Tensor:
-        """Return the next rows as they were sent, from all runs that they belong to."""
+        """Return the points of the next rows as they were sent; they may belong to several runs."""
         first, parts = len(self.alarms), list[Tensor]()
         last = first + rows
         for state in pending.runs:
@@ -133,7 +133,7 @@ def detect(cell_runs: Iterable[CellRun]) -> list[Answered]:
 
 
 def as_alarms(answers: Any, rows: int) -> Tensor:
-    """Return a session's answers for `rows` rows as a tensor of bool; raise TypeError otherwise."""
+    """Return a session's answers as a tensor of `rows` bools; raise TypeError if they are not."""
     try:
         tensor = torch.as_tensor(answers)
         if tensor.dtype == torch.bool and tensor.shape == (rows,):
@@ -145,7 +145,7 @@ def as_alarms(answers: Any, rows: int) -> Tensor:
 
 
 def _read(answers: Sequence[Tensor | None]) -> list[Alarms | None]:
-    """Return the tensors on the host, with one transfer from the device."""
+    """Copy the answers to the host in one transfer, and return them as arrays."""
     given = [each for each in answers if each is not None]
     if not given:
         return [None] * len(answers)

@@ -1,9 +1,9 @@
 """A live cell: its attack, its pending ask, its account, and its best point so far.
 
-1. Only `yield`: the attack receives answers and learns nothing else. An ask is settled when all of
-   it is back (settling.py). If the budget ends inside it, the charged prefix counts, and the attack
-   is not resumed.
-2. The clean image is sent first. If it is misclassified, the cell ends.
+1. Only `yield`: the attack receives answers and learns nothing else. An ask is settled when all
+   its answers are back (settling.py). If the budget runs out inside it, the charged prefix counts,
+   and the attack is not resumed.
+2. The clean image is sent first. If it is misclassified, the cell stops.
 3. `ended` is set once, with the reason; nothing is charged or kept after that.
 """
 
@@ -31,9 +31,9 @@ from .pending import NO_ALARMS, Pending
 from .settling import Account, settle, settle_few
 
 CLEAN = "clean"
-"""Phase of the clean image."""
+"""Name of the phase in which the clean image is sent."""
 DEFAULT_ROWS = 256
-"""Points that an attack is assumed to hold if it does not declare it (`BoundedAttack`)."""
+"""Number of points that an attack is assumed to hold if it declares none (`BoundedAttack`)."""
 
 
 class CellRun:
@@ -70,9 +70,9 @@ class CellRun:
         self.ended: tuple[Stop, str] | None = None
         rows = cell.attack.rows if isinstance(cell.attack, BoundedAttack) else DEFAULT_ROWS
         self.held_bytes = int(rows + 4) * cell.image.numel() * max(4, cell.image.element_size())
-        """Maximum number of bytes of the points that it holds."""
+        """Maximum size in bytes of the points that the cell holds."""
         self.spent = 0.0
-        """Share of the budget that is spent."""
+        """Share of the budget spent so far."""
         self.iterate_distances: list[tuple[Tensor, dict[str, Any]]] = []
         """Distances of iterates, on the device, and the steps that wait for them."""
         self.ask_number = -1
@@ -97,7 +97,7 @@ class CellRun:
         self._issue(Ask(self.problem.source[None], phase=CLEAN))
 
     def advance(self) -> bool:
-        """Settle the ask if it is complete, and resume the attack; return if rows are wanted."""
+        """Settle the ask if it is complete and resume the attack; return whether it wants rows."""
         while self.pending is not None:
             if self.pending.limited:
                 self._limit(self.pending)
@@ -108,7 +108,7 @@ class CellRun:
         return False
 
     def recallable(self) -> list[tuple[int, int]]:
-        """Return runs of the pending ask, and the number of their rows that the history answers."""
+        """Return (run number, rows) for each run whose next rows the history answers."""
         pending, history = self.pending, self.history
         if pending is None or history is None:
             return []
@@ -128,7 +128,7 @@ class CellRun:
         return what if longer else None
 
     def abandon(self, reason: str) -> None:
-        """End without settling the pending ask, which does not match the recording."""
+        """Stop the cell without settling the pending ask, which does not match the recording."""
         self._end(Stop.INTERRUPTED, reason)
 
     def newly_charged(self) -> int:
@@ -137,14 +137,14 @@ class CellRun:
         return self._reported_queries - before
 
     def end(self, reason: Stop) -> None:
-        """End the cell now; answers already received still count."""
+        """Stop the cell now; answers already received still count."""
         if self.pending is not None:
             self._settle(reason)
         if self.ended is None:
             self._end(reason)
 
     def result(self, image: Tensor | None, warnings: tuple[str, ...]) -> Result:
-        """Return the result of an ended cell; `image` is `best` on the host."""
+        """Return the result of a finished cell; `image` is a copy of `best` on the host."""
         if self.ended is None:
             raise RuntimeError("the cell has not ended")
         stop, reason = self.ended
@@ -167,7 +167,7 @@ class CellRun:
         )
 
     def _issue(self, ask: Ask) -> None:
-        """Make an ask pending, or end if not even its first row is affordable."""
+        """Make an ask pending, or stop the cell if not even the first row is affordable."""
         if (limit := self.account.end) is not None:
             self._end(limit)
             return
@@ -187,12 +187,12 @@ class CellRun:
         if asking is not None:
             try:
                 asking.close()
-            except Exception as error:  # the cell ends in any case
+            except Exception as error:  # the cell stops in any case
                 closing = f"(and, when it was closed, {_described(error)})"
                 self.ended = (stop, f"{reason} {closing}".lstrip())
 
     def _settle(self, forced: Stop | None = None) -> None:
-        """Settle the pending ask; then resume the attack, or end with the reason `forced`."""
+        """Settle the pending ask; then resume the attack, or stop the cell if `forced` says why."""
         if self.pending is None:
             return
         pending, self.pending = self.pending, None
@@ -228,7 +228,7 @@ class CellRun:
         self._resume(None)
 
     def _resume(self, answers: Answers | None) -> None:
-        """Resume the attack; any error of the attack ends this cell and no other."""
+        """Resume the attack; an error in the attack stops this cell and no other."""
         if self._asking is None:
             return
         try:
@@ -248,8 +248,8 @@ class CellRun:
             self._end(Stop.ATTACK_ERROR, _described(error))
 
     def _collect(self) -> None:
-        """Collect the iterates that the attack accepted; a later batch brings distances that are
-        not known."""
+        """Record the iterates that the attack accepted; distances that are not known yet arrive
+        with a later batch."""
         accepted, self.problem.accepted = self.problem.accepted, []
         for point, known, notes in accepted:
             if not isinstance(point, Tensor) or point.shape != self.problem.source.shape:

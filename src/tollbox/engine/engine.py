@@ -1,8 +1,8 @@
 """The engine: many attacks, one model.
 
 1. A batch is filled with the next queries of all live cells, whatever their attack, price or step.
-2. On a GPU the next batch is launched while the model computes the last one. Each batch has one
-   synchronisation.
+2. On a GPU, the next batch is launched while the model computes the previous one. Each batch has
+   one synchronisation.
 3. Cells are admitted while there is room for their number and for the points that they may hold.
 4. Every cell stops with a reason. An error stops the cells concerned and no others.
 5. Nothing may depend on the order in which live cells are served: tests shuffle it.
@@ -55,20 +55,20 @@ class Progress:
     done: int
     live: int
     queries: int
-    """Queries that were charged."""
+    """Number of queries charged."""
     rows: int
-    """Rows that were computed, including padding and rows that were not needed."""
+    """Number of rows computed, including padding and rows that were not needed."""
     seconds: float
     finished: tuple[Result, ...]
     """The results that this batch completed."""
 
 
 ADMITTED_AT_A_TIME = 4
-"""Cells that are admitted before the engine waits for a batch: this takes less time than one."""
+"""Number of cells admitted between two waits for a batch; this takes less time than a batch."""
 
 
 class Engine:
-    """Runs cells on one model; `run` yields each result as it is finished."""
+    """A runner of cells on one model; `run` yields each result when its cell finishes."""
 
     def __init__(
         self,
@@ -117,11 +117,11 @@ class Engine:
         self._stopping = self._stopping or reason
 
     def run(self, cells: Iterable[Cell]) -> Iterator[Result]:
-        """Run cells and yield each result when it is finished, in no particular order.
+        """Run cells and yield each result when its cell finishes, in no particular order.
 
-        After a cell that is refused, or an error of the iterable, no further cells are admitted;
-        live cells are finished and yielded before the error is raised. After a stop, cells that
-        have not started get that reason, if the iterable has a length.
+        After a cell that is refused, or an error in the iterable, no further cells are admitted;
+        live cells finish, and their results are yielded, before the error is raised. After a stop,
+        cells that have not started get its reason, if the iterable has a length.
         """
         self._began = time.monotonic()
         waiting = enumerate(cells)
@@ -140,7 +140,7 @@ class Engine:
                     self._admit(*next(waiting))
                 except StopIteration:
                     more = False
-                except Exception as error:  # of the cell, or of the iterable
+                except Exception as error:  # from the check of the cell, or from the iterable
                     refusal, more = error, False
                 admitted += 1
                 if self._in_flight and admitted % ADMITTED_AT_A_TIME == 0:
@@ -148,7 +148,7 @@ class Engine:
                 free = len(self._in_flight) < self._most_in_flight
                 enough = self.sender.batch_size if self._in_flight else self.sender.least_worthy
                 if free and wanted_rows(self._ready, enough) >= enough:
-                    self._dispatch()  # before all cells are admitted
+                    self._dispatch()  # without waiting for all cells to be admitted
             self._dispatch()
             if self._in_flight:
                 self._land()
@@ -163,7 +163,7 @@ class Engine:
 
     def _has_room(self) -> bool:
         if self._stopping is not None:
-            return not self._ended  # they stop without a query, one after another
+            return not self._ended  # the remaining cells stop one by one, without a query
         room = self._held_bytes < self._memory or not self._cell_runs
         return len(self._cell_runs) < self._live_limit and room
 
@@ -184,7 +184,7 @@ class Engine:
         self._advance(cell_run)
 
     def _advance(self, cell_run: CellRun) -> None:
-        """Advance a cell as far as it gets without the model."""
+        """Advance a cell as far as possible without the model."""
         slot = cell_run.slot
         self._recalling.pop(slot, None)  # its next query may not be recorded
         if cell_run.advance() and not self._end_diverged(cell_run, cell_run.divergence()):
@@ -209,7 +209,7 @@ class Engine:
             self._advance(cell_run)
 
     def _end_diverged(self, cell_run: CellRun, divergence: str | None) -> bool:
-        """Stop a cell whose queries no longer match the recording; return whether it did."""
+        """Stop a cell if its queries no longer match the recording; return whether it stopped."""
         if divergence is None or self._journal is None:
             return False
         cell_run.abandon(divergence)

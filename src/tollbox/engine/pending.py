@@ -1,13 +1,13 @@
-"""A pending ask: which rows were sent, what came back, and which rows count.
+"""A pending ask: the rows that were sent, their answers, and the rows that count.
 
 1. Rows of a run are sent in order and come back in order, so the known rows of a run are a prefix.
-2. `wanted` rows are those that will be charged unless the budget ends: all rows of a run without
-   `until`, and the next few of a run with it. `spare` rows may fill a batch instead of padding; if
-   they turn out to lie past the end of the run, they are discarded.
+2. `wanted` rows are those that will be charged unless the budget runs out: all rows of a run
+   without `until`, and the next few of a run with one. `spare` rows may fill a batch instead of
+   padding; if they turn out to lie past the end of the run, they are discarded.
 3. If each row is a real query (`metered`), only rows that are certain to be charged are wanted:
-   whatever the answers to the rows before them, they are sent and fit into the budget.
-4. `settled` returns the rows that were answered, in the order in which they are charged. A row that
-   failed ends its run; the rows after it count as not sent.
+   whatever the answers to the rows before them, they belong to the run and fit into the budget.
+4. `settled` counts the rows that were answered, in the order in which they are charged. A row that
+   failed stops its run; the rows after it count as not sent.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from ..core.stop import Stop
 
 LOOK_AHEAD_DIVISOR = 4
 """After n rows of a run with `until`, the next n / LOOK_AHEAD_DIVISOR are sent together: a long run
-takes few rounds, and few rows are computed in vain."""
+takes few rounds and wastes few rows."""
 BUDGET_CHECK_ROWS, UNTIL_CHECK_ROWS = 64, 16
-"""If this many next rows are affordable, later rows are checked later. A run with `until` sends few
-rows at a time and looks less far ahead."""
+"""Number of next rows that are checked against the limits, for a run without and with `until`; if
+they are affordable, later rows are checked later."""
 NO_LABELS: NDArray[np.int64] = np.empty(0, np.int64)
 NO_DISTANCES: NDArray[np.float64] = np.empty(0)
 Alarms = NDArray[np.bool_]
@@ -46,7 +46,7 @@ class Failure:
 
 
 class RunState:
-    """One run of a pending ask."""
+    """The state of one run of a pending ask."""
 
     def __init__(self, run: Sequential) -> None:
         self.run = run
@@ -60,7 +60,7 @@ class RunState:
 
     @property
     def open(self) -> bool:
-        """Whether more rows may be sent."""
+        """Whether the run has rows left to send."""
         return self.end is None and self.sent < self.size
 
     @property
@@ -79,7 +79,7 @@ class RunState:
         distances: NDArray[np.float64],
         hits: NDArray[np.bool_] | None,
     ) -> None:
-        """Store the next rows; `hits` marks the answers that end the run."""
+        """Store the answers to the next rows; `hits` marks those that stop the run."""
         first, self.back = self.back, self.back + len(labels)
         if self.end is not None or len(labels) == 0:
             return
@@ -106,26 +106,26 @@ class Pending:
         self.runs = [RunState(run) for run in ask.runs]
         self.size = sum(state.size for state in self.runs)
         self.in_flight = 0
-        """Rows that were sent and have not come back."""
+        """Number of rows that were sent and have not come back."""
         self._problem = problem
         self._ledger = ledger
         self._limits: list[int] = []
         self.limited = True
-        """Whether a run may not be sent completely yet, so that `limit` must be called again."""
+        """Whether further answers may change the limits, so that `limit` must be called again."""
         self._metered = False
         self._failed: int | None = None
         """The number of the first run that failed."""
         self._wanted: int | None = None
-        """The number of wanted rows, until something changes."""
+        """Cached number of wanted rows; None after a change."""
 
     def limit(self, limits: Limits, metered: bool, watched: Alarms = NO_ALARMS) -> None:
-        """Compute how many rows of each run may be sent now, given what is back.
+        """Compute how many rows of each run may be sent now, given the answers so far.
 
         If the model is metered, unanswered rows are assumed to have the highest price and to be
         flagged. Otherwise they are assumed to have the average price and the average share of
-        flagged answers so far, so that few rows are computed in vain where a limit ends the run. If
-        another row may be sent at all, at least one is. `watched` has the alarms of the first rows
-        that are back; any other row may raise one.
+        flagged answers so far, so that few rows are wasted where a limit stops the run. If
+        another row is affordable, at least one may be sent. `watched` has the alarms of the first
+        rows that are back; any other row may raise one.
         """
         self._wanted, self._metered = None, metered
         ledger, prices, size = self._ledger, self._ledger.prices, self.size
@@ -147,8 +147,8 @@ class Pending:
         tally = ledger.levels
         ahead = 0  # rows before this run whose price is not known yet
         flagged = ledger.flagged if max_flagged < math.inf else 0
-        share = 1.0 if metered else flagged / max(1, ledger.queries)  # of flagged rows
-        alarms, seen, unseen = ledger.alarms, 0, 0  # raised; rows that a detector saw, or not yet
+        share = 1.0 if metered else flagged / max(1, ledger.queries)  # of rows assumed flagged
+        alarms, seen, unseen = ledger.alarms, 0, 0  # raised; rows seen by the detector; others
         alarm_price = ledger.alarm_price
         self._limits = []
 
@@ -201,14 +201,14 @@ class Pending:
         return min(left, 1 if self._metered else max(1, state.back // LOOK_AHEAD_DIVISOR))
 
     def spare(self, number: int) -> int:
-        """Return how many rows of run `number` may fill a batch."""
+        """Return how many rows of run `number` may fill a batch instead of padding."""
         state = self.runs[number]
         if not state.open or state.run.until is None or self._follows_a_failure(number):
             return 0
         return max(0, self._limits[number] - state.sent)
 
     def send(self, number: int, rows: int) -> int:
-        """Mark the next rows of run `number` as sent, and return the first of them."""
+        """Mark the next rows of run `number` as sent, and return the index of the first."""
         self._wanted = None
         first = self.runs[number].sent
         self.runs[number].sent += rows
@@ -227,7 +227,7 @@ class Pending:
         state.take(labels, distances, hits)
 
     def fail(self, number: int, rows: int, failure: Failure) -> None:
-        """Store that the next rows of run `number` could not be answered."""
+        """Record that the next rows of run `number` could not be answered."""
         self._wanted = None
         self.in_flight -= rows
         self.runs[number].fail(rows, failure)
@@ -252,8 +252,8 @@ class Pending:
         return self.in_flight == 0 and self.wanted_rows == 0
 
     def settled(self) -> tuple[list[int], Failure | None, bool]:
-        """Return the number of rows of each run that were answered in order, the failure that ended
-        them, and whether the ask is complete."""
+        """Return the number of answered rows of each run, up to the first incomplete run; the
+        failure of that run, if any; and whether the ask is complete."""
         counts = []
         for state in self.runs:
             counts.append(state.known)

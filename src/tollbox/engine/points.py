@@ -1,12 +1,12 @@
 """Linear points: sums of a few images, computed for many asks in one operation.
 
-A point of a line or an arc is `base + a first + b second`, clipped to [0,1], with numbers a and b.
-A search sends such points one by one, and on a GPU a launch takes longer than the sum. So rows that
-know the terms of their points (`LinearRows`) are added up for the whole batch (`write`), and a
-point is computed again, alone, if it is kept.
+A point on a line or an arc is `base + a first + b second`, clipped to [0,1], with numbers a and b.
+A search sends such points one by one, and on a GPU a launch takes longer than the sum. So the
+points of rows that provide their terms (`LinearRows`) are computed for the whole batch at once
+(`write`), and a point is computed again, alone, if it is kept.
 
 Products and sums are separate operations, each rounded separately: a point has the same bits alone
-and in any list. The images of a linear point do not change afterwards.
+and in any list. The images of a linear point must not change afterwards.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..core.device import kernels_for
 
 
 class LinearPoint(NamedTuple):
-    """The terms of a point."""
+    """The terms of a linear point."""
 
     base: Tensor
     first: Tensor
@@ -40,7 +40,7 @@ class LinearPoint(NamedTuple):
 
 
 class LinearRows(ABC):
-    """Base class of `Rows` that know the terms of their points."""
+    """Base class for `Rows` that provide the terms of their points."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -50,7 +50,7 @@ class LinearRows(ABC):
 
     @abstractmethod
     def linear_point(self, row: int) -> LinearPoint | None:
-        """Return the terms of one row, or None if the row has to be sliced."""
+        """Return the terms of one row, or None if its point is available only by slicing."""
 
 
 def write(batch: Tensor, points: Sequence[LinearPoint], rows: Sequence[int]) -> None:

@@ -3,10 +3,10 @@
 1. Few fixed shapes: a batch is padded, with a copy of its first row, to the smallest shape that
    holds it. Padding is never delivered. A metered model gets no padding, since each row is a query.
 2. Points stay on the device, and so do the source images of live cells, in a table by slot
-   (`BatchBuilder`). Outside a cell's mask its rows are the source image, whoever made them.
-3. A span whose points cannot be made fails alone. Running out of memory does not fail a span: the
-   shapes are halved, the rows are sent again, and results carry a warning. After any other error of
-   the model the batch is bisected until the rows that cause it are found.
+   (`BatchBuilder`). Outside a cell's mask, its rows are set to the source image.
+3. A span whose points cannot be made fails alone. If memory runs out, the batch size is halved,
+   the rows are sent again, and results carry a warning. After any other model error, or if the
+   batch size cannot be halved, the batch is bisected until the rows that cause it are found.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from .points import LinearPoint, LinearRows, write
 COARSEST = 8
 """Maximum ratio of a shape to the next smaller one."""
 SMALLEST_SHAPE, PARTS = {"cuda": 32}, {"cuda": 4}
-"""By the type of device: the shape below which a batch gets no faster, and how many parts of the
-whole are shapes. On other devices both are `COARSEST`."""
+"""By device type: the shape below which a batch gets no faster, and the number of equal steps up
+to the batch size, each of which is a shape. On other devices both are `COARSEST`."""
 LEAST_WORTHY_ROWS, LARGEST_PADDING = 64, 1.2
-"""A batch of fewer rows, or with more padding, waits until there are more rows."""
+"""Minimum rows and maximum ratio of shape to rows of a batch sent while another is in flight."""
 AFTER_A_FAILURE = Failure(Stop.ATTACK_ERROR, "it comes after a row that failed")
 
 Failures = list[tuple[RowSpan, Failure]]
 
 
 class BatchBuilder:
-    """Makes the points of batches, and measures their distances from the source images."""
+    """The builder of batches: makes the points and measures distances from the source images."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -52,7 +52,7 @@ class BatchBuilder:
         """Masks by slot, for cells that have one."""
 
     def place(self, slot: int, problem: Problem) -> None:
-        """Put the source image of a live cell into the table, with its metric and its mask."""
+        """Store the source image, the metric and the mask of a live cell under its slot."""
         source = problem.source
         self._norms[slot] = problem.norm
         self._masks.pop(slot, None)
@@ -66,7 +66,7 @@ class BatchBuilder:
         self._sources[slot] = source
 
     def points(self, span: RowSpan) -> Tensor | Failure:
-        """Return the points of a span, or why they could not be made."""
+        """Return the points of a span, or a failure if they cannot be made."""
         sources = self._sources
         try:
             points = span.pending.runs[span.run_number].run.points[span.first : span.last]
@@ -83,7 +83,7 @@ class BatchBuilder:
             return Failure(Stop.ATTACK_ERROR, reason)
 
     def linear_points(self, span: RowSpan) -> list[LinearPoint] | None:
-        """Return the terms of a span's points, if its rows know them."""
+        """Return the terms of a span's points; None if its rows do not provide usable ones."""
         rows = span.pending.runs[span.run_number].run.points
         if not isinstance(rows, LinearRows):
             return None
@@ -94,7 +94,7 @@ class BatchBuilder:
                 if point is None or not self._fits(point):
                     return None
                 points.append(point)
-        except Exception:  # slicing the rows will raise it again, and record it as a failure
+        except Exception:  # `points` will raise it again and return a failure
             return None
         return points
 
@@ -112,7 +112,7 @@ class BatchBuilder:
     def batch(
         self, parts: dict[int, Tensor], linear: dict[int, LinearPoint], rows: int, padded: int
     ) -> Tensor:
-        """Return all points, by their first rows, padded with copies of the first."""
+        """Join points, keyed by their first row, into a batch padded with copies of row 0."""
         if not linear and rows == padded:
             return torch.cat(list(parts.values()))
         batch = self._sources.new_empty(padded, *self._sources.shape[1:])
@@ -125,7 +125,7 @@ class BatchBuilder:
         return batch
 
     def sent(self, batch: Tensor, slots: list[int]) -> Tensor:
-        """Return the points as they are sent; `batch` may be overwritten."""
+        """Apply the masks, and return the points as they are sent; `batch` may be overwritten."""
         known = self._masks
         masked = [(row, slot) for row, slot in enumerate(slots) if slot in known] if known else []
         if masked:
@@ -148,7 +148,7 @@ class BatchBuilder:
         return distances
 
     def _in_metric(self, norm: Metric, batch: Tensor, index: Tensor) -> Tensor:
-        """Return the distance of each row from the row of the table that `index` names."""
+        """Return the distance in `norm` of each row from the source image in its slot (`index`)."""
         sources = self._sources
         kernels = kernels_for(batch) if norm is Metric.L2 else None
         if kernels is not None and batch.dtype == sources.dtype and batch.is_contiguous():
@@ -158,27 +158,27 @@ class BatchBuilder:
 
 
 def _on_device(values: Sequence[Any], like: Tensor) -> Tensor:
-    """Return values on the device of a tensor, without waiting for the transfer."""
+    """Return values as a tensor on the device of `like`, without waiting for the transfer."""
     return torch.tensor(values, pin_memory=like.is_cuda).to(like.device, non_blocking=True)
 
 
 class Sender:
-    """Turns rows into model batches."""
+    """The sender of rows to one model, in batches."""
 
     def __init__(self, model: Model, batch_size: int, one_shape: bool, metered: bool) -> None:
         self.model, self.batch_size, self.metered = model, batch_size, metered
         self._one_shape = one_shape or model.batch is not None
         self.builder = BatchBuilder(model)
         self.memory_warnings: list[str] = []
-        """What changed because memory ran out, in words."""
+        """Warnings about batch sizes reduced because memory ran out."""
         self.exhausted = False
         """Whether memory ran out and batches could not be made smaller."""
 
     @property
     def shapes(self) -> list[int]:
-        """The batch shapes in use, ascending: the eighths of the whole (quarters on a GPU, where
-        each shape has to be planned); below those an eighth of the smallest, and so on, for batches
-        that are large compared to the asks."""
+        """The batch shapes in use, ascending: multiples of an eighth of the batch size (a quarter
+        on a GPU, where each shape has to be planned); below these, an eighth of the smallest, and
+        so on, for batch sizes that are large compared to the asks."""
         if self._one_shape:
             return [self.batch_size]
         parts = PARTS.get(self.model.device.type, COARSEST)
@@ -189,9 +189,9 @@ class Sender:
         return sorted(shapes)
 
     def rows_to_launch(self, wanted: int, batches: int) -> int:
-        """Return how many of the wanted rows to send now, if `batches` batches may be in flight:
-        all that fit, or about half if a full batch would leave too few for another, so that the
-        device does not wait for the host after each batch."""
+        """Return how many of the wanted rows to send now, if `batches` more batches may be
+        launched: all that fit, or fewer if a full batch would leave too few for another, so that
+        the device does not wait for the host after each batch."""
         full = min(wanted, self.batch_size)
         if batches < 2:
             return full
@@ -202,7 +202,7 @@ class Sender:
 
     @property
     def least_worthy(self) -> int:
-        """The smallest number of rows that takes about as long per row as a full batch."""
+        """Minimum number of rows of a batch that takes about as long per row as a full one."""
         return min(self.batch_size, LEAST_WORTHY_ROWS)
 
     def is_worth_it(self, rows: int) -> bool:
@@ -219,8 +219,8 @@ class Sender:
     def send(
         self, spans: list[RowSpan], extra: Sequence[Tensor] = (), known: Labels | None = None
     ) -> list[InFlightBatch]:
-        """Send rows, in one batch or more; `extra` values travel with the first. If labels are
-        known, the points are made for the distances only."""
+        """Send rows, in one or more batches; `extra` values travel with the first. If labels are
+        known, the points are made only to measure distances."""
         if not spans or known is not None:
             return [self._forward(spans, extra, known)]
         try:
@@ -236,7 +236,7 @@ class Sender:
     def _forward(
         self, spans: list[RowSpan], extra: Sequence[Tensor], known: Labels | None = None
     ) -> InFlightBatch:
-        """Make the points of spans, measure them, and send them, unless their labels are known."""
+        """Make the points of spans, measure distances, and send them unless labels are known."""
         failures: Failures = []
         sound: list[RowSpan] = []
         slots: list[int] = []
@@ -305,9 +305,9 @@ class Sender:
         return batches + self.send(back) if back else batches
 
     def _follows(self, span: RowSpan, failures: Failures) -> bool:
-        """Return whether a span follows a failed one of its run, and so is not sent. Later runs
-        of the ask may still have to be sent, if the failed row was a spare one. A metered model has
-        no spare rows, and they are not sent."""
+        """Return whether a span follows a failed span of its run, and so is not sent. Later runs
+        of the ask may still be needed if the failed row was a spare one. With a metered model,
+        which gets no spare rows, they are not sent either."""
         number = span.run_number
         same_ask = (f.run_number for f, _ in failures if f.pending is span.pending)
         return any(failed == number or (self.metered and failed < number) for failed in same_ask)

@@ -1,13 +1,13 @@
-"""Settling: which rows of an ask count, once all of it is back.
+"""Settling: the charging of the rows of an ask that count, once all its answers are back.
 
 1. Rows count in the order of the runs, up to the first row that has no answer, that the account
    cannot pay for, or whose distance is not a number. Rows after that count as not sent.
 2. Rows that count are charged by label, each once, unless the account does not charge (a clean
    image may be free). Alarms are charged with their rows (alarms.py).
 3. An adversarial row with a smaller distance than all before it is an improvement. It is recorded
-   with the account that includes it and the cost before it; the last one is the best point.
+   with the account after it and the cost before it; the last improvement is the best point.
 4. `settle_few` does for a few rows of one run what `settle` does for any ask, without arrays: most
-   asks have one row, and the engine spends its time here. Both give the same bits.
+   asks have one row, and the engine spends much of its time here. Both give the same bits.
 """
 
 from __future__ import annotations
@@ -95,9 +95,9 @@ class AnsweredRows(NamedTuple):
 def settle(
     pending: Pending, account: Account, detector: ImageDetector | None = None
 ) -> tuple[Answers | None, Failure | None]:
-    """Charge the rows of an ask that count, and keep the best of them. Return the answers to all of
-    the ask, or None if a row was not answered or not affordable; and the failure of the row that
-    ended the ask, if it failed."""
+    """Charge the rows of an ask that count, and keep the best of them. Return the answers to the
+    whole ask, or None if a row was not answered or not affordable; and the failure that stopped the
+    ask, if there was one."""
     counts, failure, complete = pending.settled()
     states = list(zip(pending.runs, counts, strict=False))
     labels = _concatenated([state.labels[:count] for state, count in states])
@@ -133,12 +133,12 @@ def settle(
 
 def settle_few(pending: Pending, account: Account) -> Answers | None:
     """Settle the most frequent case fast: a few rows of one run, all answered and affordable.
-    Return the answers; or do nothing and return None in any other case."""
+    Return the answers. In any other case, do nothing and return None."""
     state, ledger = pending.runs[0], account.ledger
     count = state.known
     if len(pending.runs) > 1 or count > FEW_ROWS or not state.complete or not account.charging:
         return None
-    limits, worst = account.limits, ledger.bound(count + 1)  # a row to spare for rounding
+    limits, worst = account.limits, ledger.bound(count + 1)  # one row more, in case of rounding
     if count > 1 and (worst > limits.budget or not ledger.leaves_room(count, limits)):
         return None
     labels, distances = state.labels[:count], state.distances[:count]
@@ -171,7 +171,7 @@ def _keep_best(
     reached = np.where(adversarial, distances, math.inf)
     before = np.minimum.accumulate(np.concatenate([[account.distance], reached]))[:-1]
     better = np.flatnonzero(reached < before)
-    # The account before each row and, for the row added here, after the last.
+    # The account before each row; the row appended here gives the account after the last.
     spent = account.ledger.account_before(np.append(labels, labels[-1]), np.append(alarms, False))
     included = better + 1 if account.charging else better
     columns = (

@@ -1,13 +1,13 @@
-"""An attack of tollbox as a Foolbox attack.
+"""A tollbox attack as a Foolbox attack.
 
     attack = tollbox.interop.foolbox.Attack("frugal", prices=tb.Prices(source=100), budget=5_000)
     raw, clipped, success = attack(fmodel, images, labels, epsilons=[0.5, 1.0])
     attack.results[0].ledger
 
 1. It is a `MinimizationAttack`: Foolbox clips the points to each epsilon and queries the model
-   again to see whether they are adversarial. No ledger has these queries, or those for the labels
+   again to see whether they are adversarial. Ledgers exclude these queries and those for the labels
    of a targeted run.
-2. Images are between the model's bounds. Distances of `results` refer to pixels in [0,1]: Foolbox's
+2. Images have the model's bounds. Distances of `results` refer to pixels in [0,1]: Foolbox's
    distances divided by the width of the bounds.
 3. Every run uses its whole budget, whatever the epsilons: `early_stop` is ignored, so that results
    equal those of `tb.run`.
@@ -90,7 +90,7 @@ def _tensor(images: Any, name: str) -> Tensor:
 
 
 def _goal(criterion: Any) -> dict[str, Any]:
-    """Return `labels` or `targets` from labels or a criterion of Foolbox."""
+    """Return the option `labels` or `targets` for labels or a Foolbox criterion."""
     criteria = optional("foolbox.criteria", PURPOSE, "foolbox")
     if isinstance(criterion, criteria.TargetedMisclassification):
         return {"targets": criterion.target_classes.raw}

@@ -1,12 +1,12 @@
-"""An attack as other packages run one: their images in, their points out.
+"""An attack for other packages: it takes their images and returns points in the same form.
 
 1. It returns the adversarial point with the smallest distance for each image, with the exact values
-   that the model was sent. An image without one, or that is misclassified anyway, is returned
-   unchanged.
-2. Without labels (a targeted criterion has none), the labels are what the model answers; these
-   queries are not charged.
-3. An image that already has its target class gets another source class, so that its run stops as
-   `ALREADY_MISCLASSIFIED` with the first query, at distance 0.
+   that were sent to the model. If there is none, or if the image is already misclassified, it
+   returns the image unchanged.
+2. Without labels (a targeted criterion has none), the labels are the model's answers; these queries
+   are not charged.
+3. An image that already has its target class gets another source class, so that its run stops with
+   `ALREADY_MISCLASSIFIED` after the first query, at distance 0.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..engine.batch import batch_size_for
 from ..errors import InputError
 
 ARGUMENTS = ("attack", "model", "images", "labels", "targets", "starts")
-"""Arguments of `run` that the other package gives."""
+"""Arguments of `run` that the other package supplies."""
 PER_IMAGE = ("goal", "mask", "execution", "progress")
 """Options of `run` that are not part of the cell template."""
 OPTIONS = tuple(name for name in inspect.signature(run).parameters if name not in ARGUMENTS)
@@ -37,12 +37,12 @@ WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
 class Wrapped:
-    """An attack with its options."""
+    """An attack and its options, to run on the images of another package."""
 
     def __init__(
         self, attack: str | Attack, options: Mapping[str, Any], names: Mapping[str, str]
     ) -> None:
-        """`names`: what the other package calls the arguments of `run`."""
+        """`names` maps arguments of `run` to their names in the other package."""
         check_names("Attack", options, OPTIONS)
         self._execution = options.get("execution", Execution())
         check_instance("execution", self._execution, Execution)
@@ -69,7 +69,7 @@ class Wrapped:
         else:
             parts = images.split(batch_size_for(model, self._execution))
             answers = [model(model.sent(part.to(model.device, copy=True))) for part in parts]
-            # An image without an answer fails in its run.
+            # An undecided label becomes 0 here; the run of that image reports the failure.
             sources = torch.cat(answers).clamp(min=0).tolist()
         if targets is not None:
             classes = _classes(targets, len(images), names["targets"])

@@ -1,4 +1,4 @@
-"""Models: adapters from a user's network, file or function to "images in [0,1] to labels"."""
+"""Models: adapters from a user's network, file or function to a map from images to labels."""
 
 from ..core.model import Model, as_model, from_callable
 from ..core.preprocessing import Preprocessing

@@ -4,9 +4,9 @@
    run uncompiled.
 2. A CUDA graph saves the milliseconds that it takes to launch hundreds of kernels. A network with
    data-dependent control flow or synchronisation cannot be recorded, so graphs are opt-in. The runs
-   that warm up a graph compile the network first.
+   that warm up a graph also compile the network.
 3. At most `MAX_GRAPHS` graphs are kept. The least recently used one makes room for another.
-4. Another process receives the plain network, and compiles and records it there.
+4. Another process receives the plain network, and compiles and records it itself.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from ..errors import InputError, ModelFault
 BACKEND = "inductor"
 MAX_SHAPES = 16
 MAX_VERSIONS = 256
-"""Maximum number of compiled versions of one function for all networks together. Torch's is 8."""
+"""Maximum number of compiled versions of one function for all networks; torch's default is 8."""
 MAX_GRAPHS = 12
-"""Maximum number of graphs; the engine sends fewer shapes in one run."""
+"""Maximum number of graphs kept; the engine sends fewer shapes in one run."""
 
 
 class Compiled:

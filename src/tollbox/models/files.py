@@ -1,10 +1,10 @@
-"""Model files: programs of `torch.export`, and TorchScript.
+"""Model files: programs exported with `torch.export`, and TorchScript.
 
-1. The kind of a file is decided by its content, not by its name.
+1. The content of a file determines its kind; its name does not matter.
 2. Only tensors are unpickled. Still, open only files that you trust: torch itself interprets them.
 3. A pickle (a state dict or a whole module) is not loaded, since it could run code.
-4. An exported program has no modes. It computes what it was exported with, and counts as being in
-   eval mode.
+4. An exported program has no modes. It computes as in the mode in which it was exported, and
+   counts as being in eval mode.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .registry import EXPECTED
 EXPORTED = frozenset({"archive_format", "serialized_exported_program.json"})
 """Archive entries that only exported programs have; older versions of torch write the second."""
 OPTIONS = frozenset({"cuda_graphs", "tf32"})
-"""The options that apply. The file fixes the dtype and the layout; a script is compiled already."""
+"""Options for both kinds. The file fixes the dtype and the layout; a script is already compiled."""
 
 
 def load_file(source: Source) -> Network:
@@ -55,7 +55,7 @@ def load_file(source: Source) -> Network:
 
 
 def _entries(file: str) -> set[str]:
-    """Return the names in a zip archive, with and without their first folder; else none."""
+    """Return the names in a zip archive, with and without their first folder; none otherwise."""
     try:
         with (
             system_errors(f"{file} cannot be read", input="model"),
@@ -79,7 +79,7 @@ def _exported(source: Source) -> Network:
     if not images.is_floating_point():
         raise file_error(f"{source.text} takes {images.dtype}", "one that takes floats")
     if images.device != source.device:
-        from torch.export.passes import move_to_device_pass  # newer than the oldest torch
+        from torch.export.passes import move_to_device_pass  # not in the oldest supported torch
 
         program = move_to_device_pass(program, source.device)
     rows, *sizes = images.shape
@@ -92,11 +92,11 @@ def _exported(source: Source) -> Network:
 
 
 def _batch(rows: Any, program: Any, source: Source) -> int | None:
-    """Return the batch size to run at, or None if any will do."""
+    """Return the batch size at which to run, or None if any size works."""
     if isinstance(rows, int):
         return rows
     bounds = program.range_constraints.get(rows.node.expr)
-    if bounds is None:  # a multiple of something: only the exported size is sure to work
+    if bounds is None:  # such as 2 n rows: only the exported size is sure to work
         return int(program.example_inputs[0][0].shape[0])
     chosen = source.batch_size
     if chosen is not None and not bounds.lower <= chosen <= bounds.upper:

@@ -1,13 +1,13 @@
-"""Models from functions: by `module:function`, from scores with a threshold, from Foolbox and ART.
+"""Models from functions: `module:function`, scores with a threshold, and Foolbox and ART models.
 
 1. `module:function` names a network, a function of images, or a function that returns a network.
    The module is imported with the current folder first on the path. A function without arguments is
-   called and returns the network. A Foolbox model or an ART classifier may take a network's place.
-2. Many filters return a score in [0,1] for an image, and act above some level. `thresholded` makes
-   such a filter a model of two classes: label 1 is flagged, a score of at least `at`; label 0 is
-   not. An attack sees only the decision, never the score.
+   called to get the network. A Foolbox model or an ART classifier may take a network's place.
+2. Many filters return a score in [0,1] for an image, and act above a threshold. `thresholded`
+   turns such a filter into a model with two classes: label 1, flagged, for a score of at least
+   `at`, and label 0 otherwise. An attack sees only the decision, never the score.
 3. `tb.run` takes Foolbox models and ART classifiers directly. `from_foolbox` and `from_art` set
-   what these do not know, such as rounding of pixels and where an ART classifier has its channels.
+   what these do not specify, such as the rounding of pixels and the position of the channels (ART).
    Images are in [0,1], whatever the model's bounds.
 """
 
@@ -55,13 +55,13 @@ def load_function(source: Source) -> Network:
 
 
 def _wrapped(model: Any) -> Any:
-    """Return a classifier of Foolbox or ART as a model, and anything else unchanged."""
+    """Return a Foolbox or ART classifier as a model, and anything else unchanged."""
     return model if (peer := third_party_model(model)) is None else from_third_party(peer)
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """Labels from scores; a class, so that it can be pickled."""
+    """A function from images to labels by their scores; a class, so that it can be pickled."""
 
     scores: Callable[[Tensor], Any]
     at: float
@@ -82,7 +82,7 @@ class Threshold:
         if not scores.is_floating_point():
             raise ModelFault(f"the scores are {scores.dtype}: expected {SCORES}, as floats")
         within = (scores >= 0) & (scores <= 1)  # False for NaN
-        if not within.all():  # a synchronisation, on a GPU
+        if not within.all():  # on a GPU, this synchronises
             raise ModelFault(f"a score is {float(scores[~within][0]):g}: expected {SCORES}")
         return (scores >= self.at).long()
 
@@ -96,9 +96,9 @@ def thresholded(
     quantize: int | None = None,
     batch: int | None = None,
 ) -> Model:
-    """Return a model of two classes from a function that gives each image a score in [0,1].
+    """Return a model with two classes from a function that gives each image a score in [0,1].
 
-    A score of `at` or more is label 1, flagged:
+    A score of at least `at` gives label 1, which is flagged:
 
         model = tb.models.thresholded(my_filter, at=0.7)
         results = tb.run(tb.preset("frugal"), model, images, [1] * len(images), ...)
@@ -135,8 +135,8 @@ def from_art(
 ) -> Model:
     """Return a model from an ART classifier that has `clip_values`.
 
-    `channels_first` applies if the classifier does not say where its channels are; by default they
-    are last.
+    `channels_first` applies if the classifier does not specify where its channels are; by default
+    they are last.
     """
     if channels_first is not None:
         check_flag("channels_first", channels_first)

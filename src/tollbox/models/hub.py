@@ -1,11 +1,11 @@
-"""Models by name from a hub: what all hubs share, and timm and torchvision (see `hugging_face`).
+"""Models from hubs: code that all hubs share, and timm and torchvision (see also `hugging_face`).
 
-1. `timm:resnet50.a1_in1k` with or without its tag, or `timm:` and a folder. A network of 1,000
-   classes without names has ImageNet's.
+1. `timm:resnet50.a1_in1k`, with or without its tag, or `timm:` and a folder. A network with 1,000
+   unnamed classes gets ImageNet's class names.
 2. `torchvision:resnet50`, or with its weights, `torchvision:resnet50.IMAGENET1K_V1`.
-3. A folder of that name comes before a download.
+3. A folder takes precedence over a download, but not over a name that timm knows.
 4. A hub's package is imported when one of its models is loaded. Any error in it becomes an
-   InputError. Its log and progress bars appear only in a terminal.
+   InputError. Its logs are silenced; its progress bars appear only in a terminal.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def is_folder(source: Source) -> bool:
 
 
 def fetched(source: Source, load: Callable[[], Any], local: bool = False) -> Any:
-    """Return the result of `load`, whose errors become InputErrors. `local` means a folder."""
+    """Return the result of `load`; its errors become InputErrors. `local`: it loads a folder."""
     try:
         with quiet():
             return load()

@@ -1,6 +1,6 @@
 """Loading a user's model: a file, a name such as `hf:microsoft/resnet-50`, or `module:function`.
 
-First the network is loaded; its configuration is then known, so that images can be prepared for it.
+First the network is loaded, so that its configuration is known and images can be prepared for it.
 Then it is fitted to images of one shape (`network`).
 """
 
@@ -46,7 +46,7 @@ def load_model(
     """Load the model that `source` names, and try it on `example` (c, h, w).
 
     Without an example, a grey image is used if the model's image size is known. `names` are the
-    names of the classes in order, or a file with one on each line; for `clip:` they are also the
+    names of the classes in order, or a file with one per line; for `clip:` they are also the
     prompts. The other options are those of `from_torch`, as far as they apply to the kind of model.
     """
     network = open_network(source, names=names, device=device, batch_size=batch_size)

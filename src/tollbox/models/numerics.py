@@ -31,7 +31,7 @@ Numbers = Sequence[float] | float | None
 
 @dataclass(frozen=True)
 class Normalisation:
-    """A function that normalises a batch and puts it into a layout; `mean` is (1, c, 1, 1)."""
+    """A function that normalises a batch and sets its layout; `mean` and `std` are (1, c, 1, 1)."""
 
     mean: Tensor | None
     std: Tensor | None
@@ -48,7 +48,7 @@ class Normalisation:
         layout: torch.memory_format = torch.contiguous_format,
         channels: int | None = None,
     ) -> Normalisation:
-        """Check a user's numbers, also against the number of channels if it is given."""
+        """Return a normalisation from a user's numbers; raise InputError if they are invalid."""
         return cls(
             _per_channel("mean", mean, dtype, device, channels),
             _per_channel("std", std, dtype, device, channels),
@@ -111,7 +111,7 @@ def compute_dtype(dtype: torch.dtype | None, network: nn.Module) -> torch.dtype:
 
 
 def weights_dtype(network: nn.Module) -> torch.dtype:
-    """Return float64 if a weight has it, else the dtype of the first weight, or else buffer."""
+    """Return float64 if any weight (or else buffer) has it, otherwise the dtype of the first."""
     for tensors in (network.parameters(), network.buffers()):
         found = [tensor.dtype for tensor in tensors if tensor.is_floating_point()]
         if found:
@@ -126,7 +126,7 @@ def points_dtype(dtype: torch.dtype) -> torch.dtype:
 
 @contextlib.contextmanager
 def matrix_products(tf32: bool | None) -> Iterator[None]:
-    """Allow or forbid TF32 for products and convolutions on CUDA; None changes nothing."""
+    """Allow or forbid TF32 for matrix products and convolutions on CUDA; None changes nothing."""
     if tf32 is None:
         yield
         return

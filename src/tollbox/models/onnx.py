@@ -1,10 +1,10 @@
 """Models in ONNX files: `onnx:net.onnx`, run by onnxruntime.
 
-1. The batch size, the layout (NCHW or NHWC), the image size and the dtype are read from the file. A
-   dimension of 1 or 3 is that of the channels; if the first is unknown and none is, it is NCHW.
-2. A session cannot be pickled. Each process opens the file itself, with torch's number of threads.
-3. If there are several outputs, the first with the form of logits (n, classes) counts, else the
-   first.
+1. The batch size, the layout (NCHW or NHWC), the image size and the dtype are read from the file.
+   The layout is NHWC if the last dimension is 1 or 3 and the second is not, otherwise NCHW.
+2. A session cannot be pickled, so each process opens the file, with torch's number of threads.
+3. If there are several outputs, the first with the shape of logits (n, classes) is used, or else
+   the first.
 """
 
 from __future__ import annotations

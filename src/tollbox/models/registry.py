@@ -1,10 +1,10 @@
 """Names of models: a file, `prefix:NAME` such as `hf:microsoft/resnet-50`, or `module:function`.
 
-1. A file of that name comes before a prefix, and a prefix before `module:function`, which has the
-   same form.
+1. An existing file takes precedence over a prefix, and a prefix over `module:function`, which has
+   the same form.
 2. To add a prefix, write a module in this folder with a function from a `Source` to a `Network`,
    and add a line to `PREFIXES`. `load_model`, `tollbox attack --model`, studies and error messages
-   then know it.
+   then support it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class Prefix(NamedTuple):
     """A kind of model that is named `prefix:NAME`."""
 
     loader: str
-    """The module in this folder and its function that load it, imported on first use."""
+    """Module in this folder and its function that load such a model, imported on first use."""
     package: str = ""
     path: Literal["", "folder", "file"] = ""
-    """What may follow the prefix: a name only, a name or a folder, or a file."""
+    """Kind of path that may follow the prefix; unless it is "file", a name may follow as well."""
 
 
 PREFIXES = {
@@ -54,7 +54,7 @@ def split(text: str) -> tuple[Prefix | None, str]:
 
 
 def is_model_name(text: str) -> bool:
-    """Return whether a text names a model by its form alone, without a file of that name."""
+    """Return whether a text has the form of a model's name, `prefix:NAME` or `module:function`."""
     return split(text)[0] is not None or is_function(text)
 
 
@@ -74,7 +74,7 @@ def misspelt(text: str) -> InputError | None:
 
 
 def located(text: str, folder: Path) -> str:
-    """Return a model's name with a path relative to `folder` made relative to the current one."""
+    """Return a model's name in which a path, if it has one, is resolved against `folder`."""
     prefix, name = split(text)
     if prefix is None or not prefix.path or not name.strip():
         return text
@@ -92,7 +92,7 @@ def file_of(text: str) -> Path | None:
 
 
 def files_of(text: str) -> list[Path]:
-    """Return the existing files of a source: with a prefix, all whose names start with its own."""
+    """Return a source's existing files: after a prefix, all whose names start with its file's."""
     file = file_of(text)
     if file is None or not file.is_file():
         return []

@@ -4,7 +4,7 @@
 |------------------|--------------------|----------------------------------------------------------|
 | `convolutional`  | ResNet-50          | the embedded network                                     |
 | `vit_7`, `vit_4` | ViT-B/32, ViT-B/16 | a small transformer with 16, and with 49, tokens         |
-| `zero_shot`      | CLIP, zero-shot    | cosine of its last features to a prototype of each class |
+| `zero_shot`      | CLIP, zero-shot    | cosines of its last features with a prototype per class  |
 | `fine_tuned`     | CLIP, fine-tuned   | the embedded network, whose last layer was trained       |
 
 Each is a function without arguments, for `source` in a study; `images` is for `path` in [images].
@@ -31,7 +31,7 @@ PATCHES = (7, 4)
 
 
 class Block(nn.Module):
-    """Attention and a small network, each added to its input (n, tokens, width)."""
+    """A transformer block: attention and a small network, each added to its input."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class Prototypes(nn.Module):
 
 
 def tiny_vit(patch: int) -> tuple[TinyViT, float]:
-    """Return the trained network with patches of 7 or 4 pixels, and its test accuracy."""
+    """Return the trained network with patches of 7x7 or 4x4 pixels, and its test accuracy."""
     require(patch in PATCHES, "patch", patch, "7 or 4")
     tensors, about = shipped_weights(f"tiny_vit_{patch}")
     network = TinyViT(patch)

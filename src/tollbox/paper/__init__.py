@@ -1,1 +1,1 @@
-"""The experiments of the paper, each with its study and its figure."""
+"""The paper's experiments, each with its study and its figure or table."""

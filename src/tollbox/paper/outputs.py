@@ -1,14 +1,14 @@
-"""The figure or table of an experiment as files, in the paper's form.
+"""Files with the figure or table of an experiment, in the paper's form.
 
 1. A figure is NAME.svg, NAME.pdf and NAME.png; a table is NAME.md, NAME.csv and NAME.tex. The title
-   or caption says what was run and by which rule distances are measured; in LaTeX it is a comment.
+   or caption says what was run and, where it matters, the distance rule; in LaTeX it is a comment.
 2. Figure 3 has a panel for each price, against the total cost, and a last one for c* = ∞. There the
    paper's attacks plan with the largest finite price, and only flagged queries count. Random
-   numbers do not depend on the price, so these are the runs of that price, against their flagged
-   queries.
+   numbers do not depend on the price, so this panel shows the runs at that price against their
+   flagged queries.
 3. Figure 7 has a panel for each model, against flagged queries. A budget is a cost, and attacks
-   spend different parts of it on other answers. So against flagged queries curves stop at different
-   places; a run that has stopped keeps its last distance.
+   spend different shares of it on other answers. So the curves stop at different numbers of flagged
+   queries; a run that has stopped keeps its last distance.
 4. tollbox's own attacks are not in the paper. They are marked wherever they appear.
 """
 
@@ -40,7 +40,7 @@ from .experiments import Experiment, Scale
 
 NOT_IN_THE_PAPER = "not in the paper"
 OWN = f"tollbox's own, {NOT_IN_THE_PAPER}"
-"""Legend of tollbox's own attacks in figures."""
+"""Legend entry for tollbox's own attacks in figures."""
 RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 FIGURE, TABLE = ("svg", "pdf", "png"), ("md", "csv", "tex")
 BOLD = "Bold marks the smallest median of {}, and every other that is not significantly different."
@@ -51,18 +51,18 @@ OWN_ROWS = (
 
 
 def attack_name(spec: AttackSpec) -> str:
-    """Return the paper's name (A-HSJA, Frugal (tollbox)), or the name that the study gives."""
+    """Return the attack's title (A-HSJA, or Frugal (tollbox)), or the name that the study gives."""
     name = spec.described.title if spec.name == spec.preset else spec.name
     return f"{name} (tollbox)" if is_own(spec) else name
 
 
 def is_own(spec: AttackSpec) -> bool:
-    """Return whether the attack is tollbox's own, which the paper does not have."""
+    """Return whether the attack is tollbox's own, and so not in the paper."""
     return spec.described.method.kind is Kind.OWN
 
 
 def price_name(tariff: Tariff) -> str:
-    """Return c* = 5, c* = 10⁴ or c* = ∞, or the name that the study gives."""
+    """Return c* = 5, c* = 10⁴ or c* = ∞; a name that the study gives replaces the number."""
     if tariff.name == "inf":
         return "c* = ∞"
     plain = tariff.name == f"{tariff.prices.ratio:g}"
@@ -204,7 +204,7 @@ def _caption(
 
 
 def _markdown(table: PaperTable) -> list[str]:
-    """Return one table, or a table for each price if prices have several costs."""
+    """Return one table, or one for each model and price if any has several columns."""
     columns = table.columns
     prices = [(column.model, column.tariff) for column in columns]
     by_price = itertools.groupby(range(len(columns)), prices.__getitem__)

@@ -1,12 +1,12 @@
-"""Directions to turn to when nothing is estimated: random, and unlike the previous ones.
+"""Random directions to turn to, for attacks that do not estimate any.
 
 `TernarySpectrum` (SurFree): every coefficient of a low-frequency subspace is drawn from {-1, 0, 1}
 and weighted by tanh(gamma |c|) or |c|, where c is the source image's own coefficient. A floor keeps
 the weights above 0 where the image has no energy. The result is made orthogonal to the direction
 from the source to the first boundary point and to at least the last `memory` directions (at most
-twice as many).
+twice that number).
 
-Directions are made in blocks. The components along earlier blocks are removed from all rows at
+Directions are drawn in blocks. The components along earlier blocks are removed from all rows at
 once. The rows of a block are then orthogonalised by a Cholesky factor of their Gram matrix: with
 W = L Q, the rows of Q are what Gram-Schmidt gives.
 
@@ -33,17 +33,17 @@ from .vectors import unit, unit_rows
 
 PHASE = "direction"
 CENTRAL_THIRD = 0.4307272992954576
-"""A standard normal number is within this distance of 0 with probability 1/3."""
+"""Distance from 0 within which a standard normal number lies with probability 1/3."""
 BLOCK = 16
-"""Number of directions made at a time."""
+"""Number of directions drawn at a time."""
 SHORTEST_REMAINDER = 3e-4
-"""A remainder of a unit vector that is shorter than this is mostly rounding error."""
+"""Length below which the remainder of a unit vector is mostly rounding error."""
 NEGLIGIBLE_PRODUCT = 1e-14
-"""Added to squared lengths, so that a row without a remainder also has a Cholesky factor."""
+"""Term added to squared lengths, so that rows without a remainder have a Cholesky factor."""
 
 
 class Directions(Protocol):
-    """A part that gives unit directions one after another."""
+    """A part that yields unit directions one after another."""
 
     @property
     def rows(self) -> int:
@@ -71,8 +71,8 @@ class TernarySpectrum(Checked):
         return self.memory + 2 * BLOCK + 1
 
     def begin(self, problem: Problem, count: int, away: Tensor) -> Iterator[Tensor]:
-        # Stored and orthogonalised as coefficients, which preserve lengths and angles. Cropping to
-        # a mask does not preserve angles, so with a mask directions are stored as images.
+        # Directions are kept as coefficients, which preserve lengths and angles. Cropping to a
+        # mask does not preserve angles, so with a mask they are kept as images.
         subspace, masked, image = self.subspace, problem.mask is not None, problem.source.shape
         shape, size = subspace.shape(image), dimension_for(problem, subspace)
         weights = subspace.project(problem.source[None] - self.centre)[0].abs()
@@ -133,7 +133,7 @@ class SingleWaves:
         shape = self.subspace.shape(image)
         noise = problem.noise(PHASE, 0, count + BLOCK, (2, *shape))
         for first in range(0, count, BLOCK):
-            # The largest of the first numbers selects the frequency; the second is its coefficient.
+            # The largest first number selects the frequency; its second number is the coefficient.
             drawn, coefficients = noise[first : first + BLOCK].flatten(3).unbind(1)
             chosen = drawn == drawn.amax(-1, keepdim=True)
             waves = unit_rows((coefficients * chosen).view(-1, *shape))

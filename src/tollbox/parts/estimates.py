@@ -2,14 +2,14 @@
 
 n unit vectors, uniform on the sphere of a subspace, are queried at `centre + delta u`, clipped to
 [0,1]. Below, u_i is the displacement after clipping, which matters where an image is black or
-white. With the share p = n_L / n of low-cost answers the estimate is
+white. With the share p = n_L / n of low-cost answers, the estimate is
 
     g = (1 - p) v+ + p v-,   v+ the sum of adversarial u_i, v- minus the sum of the others
 
 (Algorithm 3; for a centre on the boundary this is the mean-subtracted Monte Carlo estimate of
 HSJA.) If all answers agree, g is 0. The estimate is then plus or minus the mean direction, as in
-the published code of HSJA and the others. Around a centre that was moved outward, such answers say
-nothing about the boundary: `Agrest(refuse_one_sided=True)` returns None instead.
+the published code of HSJA and other attacks. Around a centre that was moved outward, such answers
+say nothing about the boundary: `Agrest(refuse_one_sided=True)` returns None instead.
 
 For OptStyle, theta is the unit vector from x* to x_t, and g(theta) = |x_t - x*| the distance to the
 boundary along it (Cheng et al. 2019). Each of q rays theta_i = unit(theta + beta u_i), u_i uniform
@@ -22,7 +22,7 @@ A ray whose outer end is flagged counts as slightly longer than that end. Stealt
 this way with a line search on every ray, which gives few flagged and many other answers. The
 searches are independent and run side by side.
 
-HSJA's searches end at theta = gamma / d^1.5 of the path (`ThetaSearch`), and its radius is
+HSJA's searches stop at theta = gamma / d^1.5 of the path (`ThetaSearch`), and its radius is
 sqrt(d) theta |x_t - x*|, which is |x_t - x*| / d with gamma = 1. For ℓ∞, theta is gamma / d^2 and
 the radius d theta times the distance, which is the same. QEBA's theta is 0.01 / sqrt(d), so that
 its radius is 0.01 |x_t - x*|. (The distance is that of x_t. The published code uses the distance of
@@ -71,11 +71,11 @@ LARGEST_SHARE = 0.1
 MIN_ROUNDINGS = 10
 """Minimum radius, in units of the resolution of the points' dtype."""
 FLAGGED_RAY_FACTOR = 1.02
-"""A ray whose outer end is flagged counts as longer than that end by this factor."""
+"""Assumed length of a ray whose outer end is flagged, in units of that end's radius."""
 
 Estimator = Callable[[int, Iterate, int], Asking[Tensor | None]]
-"""Takes the iteration t (from 1 on), the boundary point x_t and n'_t, the number of queries of the
-vanilla attack. Returns a unit direction, or None if the answers hold no information."""
+"""Function of the iteration t (from 1), the boundary point x_t and n'_t, the number of queries in
+the vanilla attack. Returns a unit direction, or None if the answers hold no information."""
 
 
 class Estimate(Protocol):
@@ -86,15 +86,15 @@ class Estimate(Protocol):
         """Maximum number of points held in memory at a time."""
 
     def tolerance_scale(self, problem: Problem) -> float:
-        """Return the factor on the search tolerance that this estimate needs."""
+        """Return the factor by which the search tolerance is multiplied for this estimate."""
 
     def begin(self, problem: Problem) -> Estimator:
-        """Return the estimator of one image, with its own state if it needs any."""
+        """Return the estimator for one image, with its own state if it needs any."""
 
 
 @dataclass(frozen=True)
 class Sampling(Checked):
-    """What estimates from samples share; the search tolerance stays as it is."""
+    """The base of estimates from samples; it leaves the search tolerance unchanged."""
 
     delta: Positive = 0.0045
     """Sampling radius."""
@@ -112,8 +112,8 @@ class Sampling(Checked):
     def sample(
         self, problem: Problem, t: int, iterate: Iterate, centre: Tensor, limit: int, cost: float
     ) -> Asking[_DirectionSums]:
-        """Query directions around a centre, chunk by chunk, up to the limit or a planned cost (in
-        units of a low-cost answer), and sum their displacements."""
+        """Query directions around a centre, chunk by chunk, up to `limit` queries or the planned
+        `cost` (in units of a low-cost answer), and sum their displacements."""
         draw = drawing_for(problem, self.subspace).at(iterate.point)
         noise = problem.noise(PHASE, t, limit, draw.shape)
         shape, ratio = problem.source.shape, problem.prices.ratio
@@ -139,7 +139,7 @@ class _DirectionSums(NamedTuple):
 
     asked: int
     adversarial: int
-    sums: Tensor  # of adversarial displacements, and of all
+    sums: Tensor  # two rows: of adversarial displacements, and of all
     shape: torch.Size
 
     @property
@@ -162,10 +162,10 @@ class _DirectionSums(NamedTuple):
 
 @register(Estimate)
 class MonteCarlo(Sampling):
-    """Samples around the boundary point itself (equation 2)."""
+    """An estimate from samples around the boundary point itself (equation 2)."""
 
     weighted: bool = True
-    """Weights the two sides as in Algorithm 3; if False, signs are summed as in GeoDA and CGBA."""
+    """Whether the sides are weighted as in Algorithm 3, or signs summed as in GeoDA and CGBA."""
 
     def begin(self, problem: Problem) -> Estimator:
         def estimate(t: int, iterate: Iterate, queries: int) -> Asking[Tensor | None]:
@@ -190,14 +190,14 @@ class Agrest(Sampling):
 
     As in the published code, omega_t = x* delta / cos(alpha_t), with x* for the subspace dimension
     d' and cos(alpha_t) from the schedule of rate m, which starts at the value for d. An estimate
-    ends when its cost has reached c_t = n'_t (c* + 1) / 2, or after n* queries; both are checked
+    stops when its cost reaches c_t = n'_t (c* + 1) / 2, or after n* queries; both are checked
     once per chunk.
     """
 
     m: Positive = 0.02
     """Rate of the schedule of cos(alpha_t)."""
     refuse_one_sided: bool = False
-    """Returns None if all answers agree, so that the iterate does not move. (The published attack
+    """Whether to return None if all answers agree, so that the iterate stays. (The published attack
     moves along the mean direction.)"""
 
     def tolerance_scale(self, problem: Problem) -> float:
@@ -231,7 +231,7 @@ class Agrest(Sampling):
 
 @register(Estimate)
 class Biased(Sampling):
-    """Samples around a centre moved outward by a bias that feedback adjusts (Stealthy GeoDA).
+    """An estimate around a centre moved outward by a bias with feedback (Stealthy GeoDA).
 
     The bias shrinks after an estimate with fewer than `few` flagged answers, and grows after one
     with more than `many`, so that it corrects for the gap that the search leaves to the boundary.
@@ -240,7 +240,7 @@ class Biased(Sampling):
     delta: Positive = 0.0194
     """Sampling radius: 2e-4 for each of 56 x 56 x 3 coordinates."""
     bias: NonNegative = 30.0
-    """First bias in units of delta / sqrt(d'), the radius per coordinate of the subspace."""
+    """Initial bias in units of delta / sqrt(d'), the radius per coordinate of the subspace."""
     few: CountFrom0 = 10
     many: CountFrom0 = 20
     shrink: PositiveFraction = 0.9
@@ -267,23 +267,23 @@ class Biased(Sampling):
 
 @register(Estimate)
 class OptStyle(Checked):
-    """An estimate from max(n // 200, 1) times `directions` rays, n the queries of a vanilla one."""
+    """An estimate from max(n // 200, 1) * `directions` rays; a vanilla one has n queries."""
 
     search: Search = field(
         default_factory=lambda: LineSearch(1e-4, relative=True, stages=2, phase=PHASE)
     )
     directions: Count = 10
     gamma: Annotated[float, above(0, MAX_LIMIT)] = 1e4
-    """Sets beta = gamma / d, which is HSJA's radius with theta = gamma / d^1.5."""
+    """Factor in beta = gamma / d, which is HSJA's radius with theta = gamma / d^1.5."""
     widest: Positive = 0.1
-    """Maximum of beta, which small images would exceed; at t = 1 beta is this / |x_t - x*|."""
+    """Maximum of beta, which small images would exceed; `widest` / max(|x_t - x*|, 1) at t = 1."""
     reach: PositiveFraction = 0.03
     side_by_side: Count = 50
     """Number of rays searched at a time."""
 
     @property
     def rows(self) -> int:
-        """Each ray holds its direction, its ends and its last steps."""
+        """Maximum number of points held: direction, ends and last steps of each ray."""
         return 12 * self.side_by_side
 
     def tolerance_scale(self, problem: Problem) -> float:  # noqa: ARG002
@@ -365,7 +365,7 @@ class RelativeRadius(_Radius):
 
 @register(Estimate)
 class AdaptiveRadius(_Radius):
-    """An estimate with delta_{t+1} = delta_t (1/2 + p), p the adversarial share (qFool)."""
+    """An estimate with delta_{t+1} = delta_t (1/2 + p), with the adversarial share p (qFool)."""
 
     delta: Positive = 0.0045
 

@@ -1,15 +1,15 @@
 """Paths T(theta) from an adversarial point T(0) inward to T(1).
 
 A path takes one theta in [0,1] and returns one point in [0,1]^d. `start` is T(0), which was
-queried. `length` is its approximate length in l2, a plain number, so that a search can choose its
-finest step.
+queried. `length` is the path's approximate length in l2, a plain number, from which a search
+chooses its finest step.
 
     line   T(theta) = theta x* + (1 - theta) x
     box    T(theta) = x, clipped to [x* - r, x* + r],  r = (1 - theta) |x - x*|∞
     ray    T(theta) = x* + r s,  r = (1 - reach theta) r_0, s a vector of signs
     arc    T(theta) = x* + cos(phi) |x - x*| (cos(phi) u + sin(phi) v),  phi = theta pi/2
 
-On the arc u is the unit vector from x* to x, and v a unit vector orthogonal to it: half of a circle
+On the arc, u is the unit vector from x* to x, and v a unit vector orthogonal to it: half a circle
 with the diameter from x to x*. As seen from x*, T lies at the angle phi from x and at cos(phi) of
 its distance. If the boundary is a plane through x with normal g in the span of u and v, the points
 up to the angle between u and g are adversarial, the others are not, and the last adversarial point
@@ -41,7 +41,7 @@ SWEEP = "sweep"
 """The phase of a sweep's queries."""
 QUARTER_TURN = math.pi / 2
 NEGLIGIBLE_ROUNDINGS = 1e3
-"""A component of a unit vector below this many rounding errors counts as 0."""
+"""Number of rounding errors below which a component of a unit vector counts as 0."""
 
 
 class Path:
@@ -54,7 +54,7 @@ class Path:
         return self.linear_point(theta).point()  # type: ignore[union-attr]
 
     def linear_point(self, theta: float) -> LinearPoint | None:  # noqa: ARG002
-        """Return the terms of T(theta), or None if only `__call__` makes the point."""
+        """Return the terms of T(theta), or None if only `__call__` computes the point."""
         return None
 
 
@@ -71,8 +71,8 @@ class Segment(Path):
 
 
 class Box(Path):
-    """From `start`, whose distance is in ℓ∞, through shrinking ℓ∞ balls around the source: HSJA's
-    projection for ℓ∞. `length` is an upper bound in l2."""
+    """The path from `start`, whose distance is in ℓ∞, through shrinking ℓ∞ balls around the source:
+    HSJA's projection for ℓ∞. `length` is an upper bound in l2."""
 
     def __init__(self, source: Tensor, start: Iterate) -> None:
         self.start = start
@@ -85,7 +85,7 @@ class Box(Path):
 
 
 class Ray(Path):
-    """Along a vector of signs from the radius of `start` inward, to 1 - `reach` of that radius."""
+    """The path along a vector of signs from `start` inward, to 1 - `reach` of its radius."""
 
     def __init__(
         self, source: Tensor, signs: Tensor, radius: float, start: Iterate, reach: float = 1.0
@@ -117,8 +117,8 @@ class Circle:
 
     @classmethod
     def through(cls, source: Tensor, point: Tensor, direction: Tensor) -> Circle:
-        """Return the circle from `point` that turns towards the unit vector `direction`. Along
-        x - x* this has no orthogonal component: `side` is 0, and the circle is the diameter."""
+        """Return the circle from `point` that turns towards the unit vector `direction`. If that
+        lies along x - x*, `side` is 0, and the circle is the diameter."""
         limits = torch.finfo(point.dtype)
         negligible = NEGLIGIBLE_ROUNDINGS * limits.eps
         if (kernels := kernels_for(source)) is not None:
@@ -145,8 +145,8 @@ class Circle:
 
 
 class Arc(Path):
-    """A piece of a circle, from the angle `first`, where `start` lies, to the angle `last`. If that
-    is a scalar tensor on the device, `first` is 0, and `length` is an upper bound."""
+    """A piece of a circle, from the angle `first`, where `start` lies, to the angle `last`. If
+    `last` is a scalar tensor on the device, `first` is 0, and `length` is an upper bound."""
 
     def __init__(
         self, circle: Circle, start: Iterate, first: float = 0, last: float | Tensor = QUARTER_TURN
@@ -167,19 +167,19 @@ class Arc(Path):
 
 
 Sweeping = Callable[[Iterate, Circle], Asking[Arc | None]]
-"""Takes the iterate and the circle from it, and returns the arc to search."""
+"""Function of the iterate and the circle from it; returns the arc to search, or None."""
 
 
 class Sweep(Protocol):
     """A part that chooses the arc to search."""
 
     def begin(self) -> Sweeping:
-        """Return the sweep of one image, with its own state."""
+        """Return the sweep for one image, with its own state."""
 
 
 @register(Sweep)
 class Quarter:
-    """From x_t to the source: T(theta) of the paper, section 3.1."""
+    """The arc from x_t to the source: T(theta) in section 3.1 of the paper."""
 
     def begin(self) -> Sweeping:
         return lambda iterate, circle: at_once(Arc(circle, iterate))
@@ -187,8 +187,8 @@ class Quarter:
 
 @register(Sweep)
 class ToDirection:
-    """From x_t to the angle of the direction, where a plane with that normal is closest, as in the
-    published code of CGBA."""
+    """The arc from x_t to the angle of the direction, where a plane with that normal is closest, as
+    in the paper's code for CGBA."""
 
     def begin(self) -> Sweeping:
         def sweep(iterate: Iterate, circle: Circle) -> Asking[Arc | None]:
@@ -199,7 +199,7 @@ class ToDirection:
 
 @register(Sweep)
 class Galloping(Checked):
-    """CGBA's sweep: queries at (1 - 2^-k) 90 degrees, k = 1, 2, ..., to the first flagged one."""
+    """CGBA's sweep: queries at (1 - 2^-k) 90 degrees, k = 1, 2, ..., until one is flagged."""
 
     most: Depth = 40
     """Maximum number of queries."""
@@ -226,12 +226,12 @@ class SignedGrid(Checked):
     """SurFree's sweep: queries at +theta and -theta for `grid` angles, from the largest down, until
     one is adversarial; the arc leads from there to the next larger angle.
 
-    If no angle is adversarial, the largest angle shrinks by rho for the next sweep. Otherwise it
-    grows by 1/rho, up to half a turn.
+    If no angle is adversarial, the largest angle is multiplied by rho for the next sweep. Otherwise
+    it is divided by rho, up to half a turn.
     """
 
     largest: Annotated[float, above(0, 180)] = 30.0
-    """First largest angle, in degrees."""
+    """Initial largest angle, in degrees."""
     rho: PositiveFraction = 0.98
     grid: Depth = 3
 

@@ -6,12 +6,12 @@ bracket:
 
     search_inward   query r, 0.99 r, 0.99^2 r, ... until a point is not adversarial
     search_around   the same, and if r is not adversarial, 1.01 r, 1.01^2 r, ... until a point is
-    search_window   from (1 + reach) r to (1 - reach) r and no farther: the stealthy attacks
+    search_window   from (1 + reach) r to (1 - reach) r and no farther (stealthy attacks)
 
 Each returns the closest adversarial point that it found, or None.
 
-`walk_outward` takes equal steps from the source until a point is adversarial. GeoDA and qFool get
-from a normal to a point behind the boundary this way; all answers except the last are flagged.
+`walk_outward` takes equal steps from the source until a point is adversarial. GeoDA and qFool use
+it to get from a normal to a point beyond the boundary; all answers except the last are flagged.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ INWARD, OUTWARD = 0.99, 1.01
 MAX_STEPS = 70
 """Maximum number of steps of 1 %: to twice the radius, or half of it."""
 FARTHEST = OUTWARD**MAX_STEPS
-"""Length of a ray without a boundary up to there, in units of the radius."""
+"""Assumed length of a ray on which no boundary is found, in units of the radius."""
 
 
 class OnRay(LinearRows):
@@ -60,7 +60,7 @@ class OnRay(LinearRows):
 
 
 def in_phase(asking: Asking[T], phase: str) -> Asking[T]:
-    """Return the same asking with all its queries charged to one phase."""
+    """Return `asking` with all its queries charged to one phase."""
 
     def under_phase(ask: Ask) -> Asking[Answers]:
         return (yield Ask(runs=ask.runs, phase=phase))
@@ -97,7 +97,7 @@ def search_inward(
 def search_around(
     problem: Problem, search: Search, ray: Tensor, radius: float, scale: float = 1.0
 ) -> Asking[Iterate | None]:
-    """Return the boundary point, wherever it is up to about twice the radius."""
+    """Return the boundary point, or None if it is farther than about twice the radius."""
     found = yield from search_inward(problem, search, ray, radius, scale)
     if found is not None:
         return found
@@ -120,8 +120,8 @@ def search_window(
     scale: float = 1.0,
     phase: str = PHASE,
 ) -> Asking[Iterate | None]:
-    """Return the boundary point between (1 - reach) and (1 + reach) of the radius, or None if the
-    outer end is not adversarial."""
+    """Return the boundary point between (1 - reach) and (1 + reach) times the radius, or None if
+    the outer end is not adversarial."""
     ends = OnRay(problem.source, ray, [(1 + reach) * radius, (1 - reach) * radius])
     answers = yield Ask(ends[0:1], phase=phase)
     if not answers.adversarial[0]:

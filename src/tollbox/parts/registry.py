@@ -1,4 +1,4 @@
-"""Parts: which classes a study file can name, and which values their fields take.
+"""Parts: the classes that a study file can name, and the values that their fields accept.
 
 1. A kind is the protocol that annotates an attack's field: Start, Search, Estimate, Subspace,
    Prior, Directions, Sweep.
@@ -10,7 +10,7 @@
 
    `search.part = "TenSteps"` then works in every study file. All fields have defaults, so that the
    name is enough to create the part.
-3. The annotation of a field has its range. `Checked` refuses other values.
+3. A field's annotation holds its range. `Checked` refuses other values.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Limit = Annotated[int, whole(1, MAX_LIMIT)]
 
 
 def optional(values: Range) -> Range:
-    """Return the range that also has None."""
+    """Return the range with None added."""
     return Range(f"{values.words}, or None", lambda value: value is None or values.holds(value))
 
 

@@ -30,14 +30,14 @@ PHASE = "search"
 LARGEST_TABLE = 1 << 16
 """Maximum number of bins for which optimal splits are computed exactly."""
 MAX_PLACES = 256
-"""Maximum number of places in one ask; a search may have a hundred thousand."""
+"""Maximum number of positions in one ask; a search may have a hundred thousand."""
 REMEMBERED_POINTS = 4
-"""Number of points of an ask kept in memory; the returned point is mostly among the last."""
+"""Number of points of an ask kept in memory; the returned point is usually among the last."""
 COARSEST_THETA = 0.5
 """Maximum tolerance of `ThetaSearch`, so that it sends at least one query."""
 
 Rule = Callable[[int], int]
-"""Returns where to query in an interval of the given number of bins, counted from its adversarial
+"""Function from the number of bins in an interval to the bin to query, counted from its adversarial
 end. A rule must be hashable."""
 
 
@@ -63,16 +63,16 @@ class Search(Protocol):
 
 @dataclass(frozen=True)
 class Tolerance(Checked):
-    """The tolerance, which all searches have."""
+    """The base of searches with the tolerance `tau`."""
 
     tau: InnerFraction = 2.25e-5
-    """Maximum length of a bin: 1e-4 of normalised pixels, in [0,1], as in the paper's code."""
+    """Maximum length of a bin. Default: the paper's 1e-4 in normalised pixels, scaled to [0,1]."""
     relative: bool = False
-    """Makes tau a share of the path instead of a length. The remaining gap is then small compared
-    with the distance, but far from the source not compared with a small delta."""
+    """Whether tau is a share of the path instead of a length. The remaining gap is then small
+    compared with the distance but, far from the source, not compared with a small delta."""
 
     def count_bins(self, problem: Problem, path: Path, scale: float = 1.0) -> int:
-        """Return the number of bins of a path, with the tolerance multiplied by `scale`."""
+        """Return the number of bins in a path, with the tolerance multiplied by `scale`."""
         finest = max(2.0, path.length / problem.resolution)
         whole = 1.0 if self.relative else path.length
         return math.ceil(min(max(2.0, whole / max(self.tau * scale, sys.float_info.min)), finest))
@@ -116,7 +116,7 @@ class _LastPassed(NamedTuple):
     distance: float
 
     def iterate(self) -> Iterate:
-        """Make the point only now: a later ask replaces most rows of a search."""
+        """Return the point, made only now because later asks replace most rows of a search."""
         point = self.points[self.row : self.row + 1][0]
         return Iterate(point, self.distance, self.points.theta(self.row))
 
@@ -138,7 +138,7 @@ def walk(
 
 @lru_cache(maxsize=4096)
 def _places(width: int, rule: Rule) -> Sequence[int]:
-    """Return where an interval is queried next, as long as the answers are adversarial."""
+    """Return the positions queried in an interval, as long as the answers are adversarial."""
     places = array("q")
     low = 0
     while width - low > 1 and len(places) < MAX_PLACES:
@@ -150,9 +150,9 @@ def _places(width: int, rule: Rule) -> Sequence[int]:
 def narrow(path: Path, count: int, rule: Rule, phase: str = PHASE) -> Asking[tuple[Iterate, int]]:
     """Run Algorithm 1 with any rule for where to query in an interval.
 
-    As long as the answers are adversarial, the next places are known in advance. So only a flagged
-    answer ends an ask, and the engine may look ahead. Return the last adversarial point and its
-    bin.
+    As long as the answers are adversarial, the next positions are known in advance. So only a
+    flagged answer ends an ask, and the engine may look ahead. Return the last adversarial point and
+    its bin.
     """
     low, high, found = 0, count, None
     while high - low > 1:
@@ -177,7 +177,7 @@ class SplitRule:
 
 @register(Search)
 class BinarySearch(Tolerance):
-    """Halves the interval, whatever the prices."""
+    """A search that halves the interval, whatever the prices."""
 
     phase: str = PHASE
     """Phase that its queries are charged to."""
@@ -201,7 +201,7 @@ class ThetaSearch(Checked):
 
 @register(Search)
 class AsymmetricSearch(Tolerance):
-    """Splits the interval 1 : c*, closer to the cheap side (Algorithm 1), also for c* below 1."""
+    """A search that splits 1 : c*, closer to the cheaper side, even if c* < 1 (Algorithm 1)."""
 
     def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Iterate]:
         count = self.count_bins(problem, path, scale)
@@ -214,7 +214,7 @@ class OptimalRule:
 
     ratio: float
     size: int
-    """The largest interval in the table."""
+    """Largest interval in the table, in bins."""
 
     def __call__(self, width: int) -> int:
         if width <= self.size:
@@ -229,7 +229,7 @@ def optimal_rule(ratio: float, count: int) -> OptimalRule:
 
 @register(Search)
 class OptimalSearch(Tolerance):
-    """Splits for the least expected cost if the boundary is equally likely in every bin.
+    """A search of least expected cost if the boundary is equally likely in every bin.
 
     The split is exact up to `LARGEST_TABLE` bins; wider intervals use the share that is optimal in
     the limit. Asymmetric search costs up to a third more (c* = 1000, 20,000 bins: 2,735 instead of
@@ -243,7 +243,7 @@ class OptimalSearch(Tolerance):
 
 @register(Search)
 class LineSearch(Tolerance):
-    """Steps from the adversarial end until the first flagged answer, then finer steps.
+    """A search in steps from the adversarial end to the first flagged answer, then in finer steps.
 
     `stages` limits the number of flagged answers (the egg-dropping problem). One stage queries
     every bin in order. Two stages take about sqrt(N) coarse and then sqrt(N) fine steps: the search

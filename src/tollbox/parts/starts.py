@@ -1,7 +1,7 @@
-"""Starts: a first adversarial point. Every failed try costs a flagged answer, so tries are limited.
+"""Starts: first adversarial points. Every failed try costs a flagged answer, so tries are limited.
 
-A start image of the problem (`Problem.start_image`, `starts` of `tollbox.run`) takes precedence
-over all of them; a targeted run needs one of the target class. A start returns a point or None.
+A problem's start image (`Problem.start_image`, `starts` in `tollbox.run`) takes precedence over all
+of them; a targeted run needs a start image of the target class. A start returns a point or None.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Start(Protocol):
     """A part that finds an adversarial point to start from.
 
     If that point is at the boundary, the part has a `tolerance`: the maximum distance to the
-    boundary, as a share of the distance.
+    boundary, as a share of the distance to the source.
     """
 
     def __call__(self, problem: Problem, /) -> Asking[Iterate | None]:
@@ -38,8 +38,8 @@ class Start(Protocol):
 
 
 def find_start(problem: Problem, start: Start) -> Asking[Iterate | None]:
-    """Return the problem's start image if it has one, otherwise what `start` finds, each within the
-    mask, as it was sent."""
+    """Return the problem's start image if it has one, otherwise the point that `start` finds;
+    either is within the mask, as it was sent."""
     if problem.start_image is not None:
         return (yield from first_adversarial(problem.start_image[None], PHASE))
     found = yield from start(problem)
@@ -47,7 +47,7 @@ def find_start(problem: Problem, start: Start) -> Asking[Iterate | None]:
 
 
 def tolerance_of(problem: Problem, start: Start) -> float | None:
-    """Return the tolerance of what `find_start` returns; None if it is not at the boundary."""
+    """Return the tolerance of the point from `find_start`; None if it is not at the boundary."""
     return None if problem.start_image is not None else getattr(start, "tolerance", None)
 
 
@@ -55,7 +55,7 @@ def tolerance_of(problem: Problem, start: Start) -> float | None:
 class GrowingNoise(Checked):
     """The paper's start: noise of increasing strength until the label changes.
 
-    A level is 0.02 of normalised pixels, which is 0.0045 in [0,1]. Above about level 250 the noise
+    A level is 0.02 in normalised pixels, which is 0.0045 in [0,1]. Above about level 250 the noise
     saturates the range, and each further level is another try of the same kind.
     """
 
@@ -79,7 +79,7 @@ class GrowingNoise(Checked):
 
 @register(Start)
 class NoiseImage(Checked):
-    """Images of uniform noise until one is adversarial; the attack's own search continues there."""
+    """Images of uniform noise until one is adversarial; the attack's search continues from it."""
 
     tries: Count = 10_000
 
@@ -87,7 +87,7 @@ class NoiseImage(Checked):
         noise = problem.noise("uniform", 0, self.tries)
 
         def make(first: int, last: int) -> Tensor:
-            # The normal distribution function makes uniform numbers of standard normal ones.
+            # The normal distribution function turns standard normal numbers into uniform ones.
             levels: Tensor = torch.special.ndtr(noise[first:last])
             return levels.clamp_(0, 1)
 
@@ -113,7 +113,7 @@ class UniformNoise(Checked):
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Images of other classes, by increasing distance, until one is adversarial.
+    """Images of other classes, in order of distance, until one is adversarial.
 
     `images` has shape (n, c, h, w) and values in [0,1]. `labels` are their classes, if known: then
     only those that meet the goal are tried.
@@ -152,7 +152,7 @@ def _on_device(pool: Pool, device: torch.device, dtype: torch.dtype) -> Tensor:
 
 @register(Start)
 class GaussianRays(Checked):
-    """OPT's start: the best of `directions`; if none is adversarial, the first of `tries` that is.
+    """OPT's start: the best of `directions` rays, or else the first adversarial one of `tries`.
 
     A direction is queried far out, at x* + N(0, 1), clipped. If that is adversarial, it is queried
     at the smallest distance so far. If that is adversarial as well, its line to the source is
@@ -164,7 +164,7 @@ class GaussianRays(Checked):
     tries: Count = 1000
 
     tolerance = 1e-4
-    """An upper bound for the searches of the presets."""
+    """Upper bound for the searches in the presets."""
 
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:
         noise = problem.noise(PHASE, 0, max(self.tries, self.directions))

@@ -14,7 +14,7 @@ Item = TypeVar("Item")
 
 
 class LazyRows:
-    """`count` points, of which `make(first, last)` makes a slice when it is needed."""
+    """A sequence of `count` points; `make(first, last)` computes a slice when it is needed."""
 
     def __init__(self, count: int, make: Callable[[int, int], Tensor]) -> None:
         self._count, self._make = count, make

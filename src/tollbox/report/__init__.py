@@ -1,6 +1,6 @@
 """Reports: tables, figures and one HTML page from the results of a study.
 
-This file needs neither torch nor numpy, so that a command line can list the rules for distances.
+This file needs neither torch nor numpy, so that the command line can list the distance rules.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import enum
 
 
 class DistanceRule(enum.StrEnum):
-    """Rule that determines the distance of a run at a given cost."""
+    """The rule that determines the distance of a run at a given cost."""
 
     HARD = "hard"
     """The smallest distance found under a hard budget: a step function of the cost."""

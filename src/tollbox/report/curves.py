@@ -1,10 +1,10 @@
 """Curves against cost or queries, with a panel for each price or model.
 
-1. Up to `MOST_IN_PANEL` attacks share a panel. More are grouped: each family has a row of panels,
+1. Up to `MOST_IN_PANEL` attacks share a panel. If there are more, each family has a row of panels
    in which the curves of the other families are grey.
 2. Names are at the right ends of the curves, moved apart where they would overlap. If they do not
    fit, each row has a legend instead.
-3. A dotted line leads from the end of a curve, where its budget is spent, to its name.
+3. A dotted line continues a curve from where its budget is spent to the right end of the axis.
 4. A curve with a note is black and dash-dotted, and a legend shows the note.
 """
 
@@ -23,30 +23,30 @@ from .axes import Axes, Figure, Line2D
 
 MOST_IN_PANEL = 7
 LONGEST_AT_END = 18
-"""Maximum number of letters of a name at the end of its curve."""
+"""Maximum number of characters in names at the ends of curves."""
 LINE_HEIGHT = 12.0
 """Minimum distance between names, in points."""
 OTHERS = "#cccccc"
-"""The colour of curves of other families."""
+"""The colour of other families' curves."""
 OWN_WEIGHT, OTHER_WEIGHT = {"linewidth": 1.8, "zorder": 2.5}, {"linewidth": 0.8, "zorder": 2.0}
-"""Weights of the curves of a row's own family, and of the others."""
+"""Line weights for the curves of a row's own family, and for the others."""
 NOTED = ((0, (6, 1.5, 1.5, 1.5)), axes.INK)
 """Line style and colour of a curve with a note."""
 
 Looks = Mapping[str, tuple[Any, str]]
-"""Line style and colour by the name of the curve."""
+"""Line style and colour by curve name."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A step curve: each value holds up to the next cost. Infinite values are not drawn."""
+    """A curve of values against costs. Infinite and unknown values are not drawn."""
 
     name: str
     costs: Values
     values: Values
     family: str = ""
     note: str = ""
-    """What distinguishes it from all other curves, if anything does."""
+    """Legend text that sets the curve apart from all others; empty if nothing does."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ class CurvePanel:
     title: str
     curves: Sequence[Curve]
     across: str | None = None
-    """Label of the horizontal axis, if it differs from the other panels."""
+    """Label of the horizontal axis, if it differs from that of the other panels."""
 
     @property
     def shown(self) -> list[Curve]:
-        """The curves at the points that a log axis can show; those without any are left out."""
+        """The curves, with only the points that a log axis can show; empty curves are left out."""
         masks = [np.isfinite(curve.values) & (curve.costs > 0) for curve in self.curves]
         return [
             replace(curve, costs=curve.costs[mask], values=curve.values[mask])
@@ -83,7 +83,7 @@ def draw_curves(
     linear: bool = False,
     steps: bool = True,
 ) -> Figure:
-    """Draw curves on common log axes; with `linear`, the vertical axis goes from 0 to 1.
+    """Draw curves on log axes; with `linear`, the vertical axis is linear, from 0 to 1.
 
     With `steps` a value holds up to the next one; without, straight lines join the values.
     """
@@ -128,7 +128,7 @@ def draw_curves(
 
 
 def _rows(panels: Sequence[CurvePanel]) -> dict[str, Looks]:
-    """Return the looks of the attacks of each row by family; one unnamed row for few attacks."""
+    """Return the looks of the curves in each row, by family; one unnamed row for few curves."""
     families: dict[str, list[str]] = {}
     curves = {curve.name: curve for panel in panels for curve in panel.curves}
     for name, curve in curves.items():
@@ -173,7 +173,7 @@ def _name_ends(axis: Axes, curves: Sequence[Curve], looks: Looks) -> None:
 
 
 def _apart(heights: Sequence[float], top: float) -> list[float]:
-    """Move rising heights until neighbours are a line apart and all are between 0 and `top`."""
+    """Move ascending heights until they are at least a line apart and all between 0 and `top`."""
     places, last = list(heights), len(heights) - 1
     for _ in range(100):  # neighbours that overlap push each other apart
         for i in range(1, len(places)):
@@ -187,7 +187,7 @@ def _apart(heights: Sequence[float], top: float) -> list[float]:
 
 
 def _common_keys(panels: Sequence[CurvePanel], grouped: bool) -> list[Line2D]:
-    """Return legend entries for what the names do not explain."""
+    """Return legend entries for notes, grey curves and dotted lines."""
     curves = [(curve, panel) for panel in panels for curve in panel.shown]
     keys = [_key(note, NOTED) for note in dict.fromkeys(c.note for c, _ in curves if c.note)]
     if grouped:

@@ -19,11 +19,11 @@ from .formatting import count
 from .tradeoff import TradeoffPoint, draw_tradeoff
 
 BEST, NOTE = "best of all", "best attack for each image"
-"""Name of the curve of the best of all attacks, short enough for its end, and its note."""
+"""Name of the curve for the best of all attacks, short enough for its end, and its note."""
 KINDS = ("svg", "pdf", "png")
 MOST_LEGEND_COLUMNS = 4
 ENOUGH_ATTACKS = 0.5
-"""Share of the attacks that should have points in the trade-off."""
+"""Share of attacks that should have points in the trade-off."""
 
 
 def write_figures(data: dict[str, Any], folder: Path) -> list[str]:
@@ -50,7 +50,7 @@ def save(figure: Figure, *files: Path) -> None:
 
 
 def _figures(data: dict[str, Any], model: str) -> Iterator[tuple[str, Figure]]:
-    """Yield the figures of a model by name; empty ones are left out."""
+    """Yield the figures of a model with their names; empty figures are left out."""
     title, tag = f"{data['title']}, {model}", data["norm"]
     norm = Metric(tag).sign
     of_model = {
@@ -147,9 +147,9 @@ def _draw_ranking(data: dict[str, Any], model: str, title: str) -> Figure | None
 
 
 def tradeoff_level(data: dict[str, Any]) -> float | None:
-    """Return the report's level if half of the attacks reach it.
+    """Return the report's level if at least half of the attacks reach it.
 
-    Otherwise return the smallest level that half of them reach, or else the one that most reach.
+    Otherwise return the smallest level that half reach, or else the one that the most reach.
     """
     found: dict[float, list[bool]] = {level: [] for level in data["levels"]}
     for each in data["tradeoff"]:
@@ -181,7 +181,7 @@ def _tradeoff_points(data: dict[str, Any], level: float) -> list[TradeoffPoint]:
 def _panels(
     data: dict[str, Any], curves: list[dict[str, Any]], best: Sequence[dict[str, Any]] = ()
 ) -> list[CurvePanel]:
-    """Return a panel for each price that has curves, with the best of all attacks."""
+    """Return a panel for each price that has curves; `best` has those for the best of all."""
     families = {attack["name"]: attack["family"] for attack in data["attacks"]}
     order = list(families)
     panels = []

@@ -1,7 +1,7 @@
-"""Numbers as text, in one format; the script of a page (`shared.js`) uses the same rules.
+"""Numbers as text, in one format; the pages' script (`shared.js`) follows the same rules.
 
 Distances have three significant digits. Whole counts are printed in full. Thousands are separated
-by commas. Shares are percentages with at most three digits.
+by commas. Shares are percentages with at most three significant digits.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 1. The preset of an attack determines its row. If a preset is used more than once, or its fields are
    changed, the attack's own name is shown as the method.
-2. In each column the smallest median is marked, and every other that is not significantly different
-   from it (`statistics.significantly_different`). With `separate_own`, tollbox's own attacks do not
-   take the mark away from the others.
+2. In each column the smallest median is marked, and so is every other that is not significantly
+   different from it (`statistics.significantly_different`). With `separate_own`, the other attacks
+   are marked as if tollbox's own were absent.
 3. A price may have several columns, each at a different cost, all from the same runs.
 4. The best of all attacks (`runs.best_runs`) is not an attack: it has no mark and no rank.
 """
@@ -33,7 +33,7 @@ BEST_OF_ALL_NOTE = "for each image, if the attacker knew which to use"
 def price_label(
     tariff: Tariff, template: str = "c* = {}", infinite: str = "∞", escape: Escape = str
 ) -> str:
-    """Return a price for a reader: c* = 100, the number of priced classes, or how it grows."""
+    """Return a price as text: c* = 100, the number of priced classes, or how it grows."""
     prices = tariff.prices
     if prices.classes is not None:
         return escape(f"{tariff.name}: per class ({len(prices.classes)} listed)")
@@ -47,26 +47,26 @@ def price_label(
 class TableRow(NamedTuple):
     family: str
     words: str
-    """The method, or the attack's own name if that says more."""
+    """The method in words, or the attack's own name (rule 1)."""
     attack: str
     method: Method | None
-    """None if fields of the preset are changed."""
+    """The preset's method; None if fields of the preset are changed."""
     kind: Kind | None
     cells: Sequence[Median | None] = ()
     """Medians by column; None where no run is finished."""
 
 
 class TableColumn(NamedTuple):
-    """A model and a price, at a cost."""
+    """A model and a price, at one cost."""
 
     model: str
     tariff: Tariff
     at: float | None = None
-    """The cost; None for the budget."""
+    """The cost; None for the budget or the maximum number of queries."""
 
     @property
     def mark(self) -> float:
-        """The cost of the column: `at`, the budget, or the maximum number of queries."""
+        """The cost of the column: `at`, or the smaller of budget and maximum number of queries."""
         limits = self.tariff.limits
         return min(limits.budget, limits.max_queries) if self.at is None else self.at
 
@@ -86,11 +86,11 @@ class PaperTable:
     rows: list[TableRow]
     norm: Metric = Metric.L2
     of_all: Sequence[TableRow] = ()
-    """The row of the best of all attacks, if that is shown."""
+    """The row for the best of all attacks; empty if it is not shown."""
 
 
 def rows_of(study: Study) -> list[TableRow]:
-    """Return the attacks of a study, families together, in the order of their first attack."""
+    """Return a row per attack, grouped by family; families are in order of their first attack."""
     uses = Counter(spec.preset for spec in study.attacks)
     rows = []
     for spec in study.attacks:
@@ -109,7 +109,7 @@ def paper_table(
     marks: Mapping[str, Sequence[float]] | None = None,
     separate_own: bool = False,
 ) -> PaperTable:
-    """Return the table of a study; `marks` has the costs of the columns by price."""
+    """Return the table of a study; `marks` maps a price to the costs of its columns."""
     columns = [
         TableColumn(model.name, tariff, at)
         for model in study.models
@@ -136,7 +136,7 @@ def paper_table(
 def _best(
     medians: Mapping[int, float], series: Sequence[SeriesRuns], column: TableColumn
 ) -> set[int]:
-    """Return which of some rows are marked (rule 2)."""
+    """Return the rows in `medians` that are marked (rule 2)."""
     least = min(medians, key=medians.__getitem__, default=None)
     if least is None or len(medians) == 1 or math.isinf(medians[least]):
         return set()
@@ -148,7 +148,7 @@ def _best(
 
 
 def with_best_of_all(table: PaperTable, all_series: Sequence[SeriesRuns]) -> PaperTable:
-    """Return the table with the medians of the best of all attacks."""
+    """Return the table with a row for the best of all attacks."""
     cells = []
     for column in table.columns:
         runs = best_runs(all_series, column.model, column.tariff.name)

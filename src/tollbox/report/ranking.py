@@ -1,4 +1,4 @@
-"""The ranking of attacks over all budgets, instead of at one, by two numbers.
+"""A ranking of attacks over all budgets, rather than at a single one, by two numbers.
 
     G   exp of the mean, over costs and images, of log(d / d_ref): the attack's distance relative
         to that of a reference attack
@@ -9,12 +9,12 @@
    costs up to the budget, or queries up to their maximum if there is no budget.
 2. A distance above the cap counts as the cap, and so does an infinite one. The cap is half of the
    range in every pixel: the distance between a black image and a mid-grey one.
-3. Two attacks are paired: a row of each is the same image and seed. A run that is unknown at one of
-   the costs is left out, with its pair.
-4. An image counts once, with the mean of its runs. The 95 % interval draws images.
-5. d* is the smallest distance on an image of a model in this study, by any attack at any price with
-   any seed; or a floor, if that is smaller. A floor is a distance that is known to suffice, for
-   example from a white-box attack (`read_floors`).
+3. Two attacks are paired: the same row is the same image and seed in both. If a run's distance is
+   unknown at one of the costs, the pair is left out.
+4. An image counts once, with the mean of its runs. The 95 % interval is bootstrapped over images.
+5. d* is the smallest distance found for an image and a model in this study, by any attack at any
+   price with any seed; or a floor, if that is smaller. A floor is a distance known to be reachable,
+   for example from a white-box attack (`read_floors`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SMALLEST = 1e-9
 """Smallest distance relative to the cap, so that every distance has a logarithm."""
 
 Best = Mapping[tuple[str, int], float]
-"""Distances by model and image."""
+"""Smallest known distances by model and image."""
 
 
 class Estimate(NamedTuple):
@@ -79,7 +79,7 @@ def mean_logs(distances: Values, cap: float) -> Values:
 
 
 def distance_ratio(distances: Values, reference: Values, images: Images, cap: float) -> Estimate:
-    """Return G of an attack; rows are the same runs in both, and `images` has their images."""
+    """Return G of an attack; rows are the same runs in both arrays, and `images` their images."""
     logs = np.stack([mean_logs(reference, cap), mean_logs(distances, cap)], axis=1)
     return distance_ratios(logs, 0, images)[1]
 
@@ -87,7 +87,7 @@ def distance_ratio(distances: Values, reference: Values, images: Images, cap: fl
 def distance_ratios(logs: Values, reference: int, images: Images) -> list[Estimate]:
     """Return G of several attacks relative to one of them, each over the runs that both have.
 
-    `logs` has the `mean_logs` of (runs, attacks), NaN where there is no such run.
+    `logs` has the `mean_logs`, (runs, attacks); NaN where there is no such run.
     """
     differences = logs - logs[:, [reference]]
     alike: dict[bytes, list[int]] = {}
@@ -102,9 +102,9 @@ def distance_ratios(logs: Values, reference: int, images: Images) -> list[Estima
 
 
 def optimality(distances: Values, best: Values, images: Images, cap: float) -> Estimate:
-    """Return O of an attack; `best` has d* of each run's image.
+    """Return O of an attack; `best` has d* for each run's image.
 
-    Images for which no attack has a distance below the cap are left out.
+    Images whose d* is not below the cap are left out.
     """
     best = np.where(best < cap, np.maximum(best, SMALLEST * cap), math.nan)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -128,7 +128,7 @@ def _means(values: Values, images: Images) -> list[Estimate]:
 
 
 class Standing(NamedTuple):
-    """The numbers of one series."""
+    """The numbers that rank one series."""
 
     attack: str
     column: TableColumn
@@ -136,14 +136,14 @@ class Standing(NamedTuple):
     """G relative to each attack that has runs in the column."""
     optimality: Estimate
     seconds: float | None
-    """Time of all workers together; None if it was not recorded."""
+    """Total time of all workers; None if it was not recorded."""
     speed: float | None
-    """Queries per second; None if the series is not finished."""
+    """Queries per second; None if the series is not finished or its time is unknown."""
 
 
 @dataclass(frozen=True)
 class Standings:
-    """The numbers of all series that have runs."""
+    """The standings of all series that have runs."""
 
     reference: str
     cap: float
@@ -161,7 +161,7 @@ class Standings:
         return each.ratios.get(self.reference, UNKNOWN)
 
     def ranked(self, column: TableColumn) -> list[Standing]:
-        """Return the standings of a column by G, the smallest first and unknown ones last."""
+        """Return the standings in a column by ascending G; unknown ones come last."""
         here = (each for each in self.standings if each.column == column)
         return sorted(here, key=lambda each: (not (g := self.ratio(each)).images, g.value))
 
@@ -173,7 +173,7 @@ def standings(
     reference: str | None = None,
     floors: Best | None = None,
 ) -> Standings:
-    """Return the standings in columns of a table, relative to `reference` or the first attack."""
+    """Return the standings in a table's columns, relative to `reference` or the first attack."""
     names = [spec.name for spec in results.study.attacks]
     if reference is not None and reference not in names:
         raise UnknownNameError("attack", reference, names)
@@ -233,7 +233,7 @@ def times_of(
 
 
 def read_floors(file: Path, results: StudyResults) -> dict[tuple[str, int], float]:
-    """Read a CSV file of distances that are known to suffice.
+    """Read a CSV file of distances that are known to be reachable.
 
     Its columns are image (the content hash, as in `cells.csv` and `images.txt`) and distance, and
     model if the study has several. Images that are not in the study are ignored.

@@ -1,9 +1,9 @@
 """The runs of a study as arrays, grouped by series (model, price and attack).
 
-1. A run keeps which distance it reached at which cost (flagged queries, queries), what it spent,
-   and up to where its distance is known. The rest of a trace is dropped, so that ten thousand
-   cells fit into memory.
-2. A distance counts from the budget under which it would have been reached: the amount spent
+1. A run keeps the distances it reached, each with its cost, flagged queries and queries; the
+   amounts it spent; and the amounts up to which its distance is known. The rest of the trace is
+   dropped, so that ten thousand cells fit into memory.
+2. A distance counts from the smallest budget that would have sufficed for it: the amount spent
    before its query plus the price of the most expensive answer (`Result.distance_at`).
 3. The paper's rule differs (`DistanceRule.PAPER`): only iterates count, each at the amount spent
    when it was accepted, and distances in between are interpolated linearly.
@@ -28,12 +28,12 @@ from ..studies.store.codec import End, Trace
 from . import DistanceRule
 
 MARKS = 48
-"""Maximum number of points of a curve, so that a page of ten thousand cells stays small."""
+"""Maximum number of points in a curve, so that a page about ten thousand cells stays small."""
 
 
 @dataclass(frozen=True)
 class CellCurve:
-    """The run of one cell: its distances against what it spent."""
+    """The run of one cell: its distances against the amounts spent."""
 
     image: int
     seed: int
@@ -51,11 +51,11 @@ class CellCurve:
     phases: dict[str, float]
     """Cost of each phase."""
     shares: Values
-    """(n, 2): planned and realised share of low-cost answers of each estimate."""
+    """(n, 2): planned and realised share of adversarial answers in each estimate."""
     rule: DistanceRule = DistanceRule.HARD
 
     def at(self, marks: Values, by: By) -> Values:
-        """Return the distance at each mark: infinite before the first point, NaN if unknown."""
+        """Return the distance at each mark: infinite before any was reached, NaN if unknown."""
         if self.rule is DistanceRule.HARD:
             distances = reached_at(self.needs[by], self.distances, marks)
         elif len(self.reached) == 0:
@@ -83,7 +83,7 @@ def key_of(series: Series) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class SeriesRuns:
-    """The finished runs of a series, without those on images that are misclassified anyway."""
+    """The finished runs of a series, except those on images that are misclassified anyway."""
 
     series: Series
     runs: list[CellCurve]
@@ -107,12 +107,12 @@ class SeriesRuns:
 
     @property
     def axes(self) -> tuple[By, ...]:
-        """Axes against which its curves are drawn."""
+        """The horizontal axes of the series' curves."""
         flagged = any(run.spent["source"] > 0 for run in self.runs)
         return ("cost", "source") if flagged else ("cost",)
 
     def marks(self, by: By) -> Values:
-        """Return log-spaced marks from the first point of any run to where the last run stops."""
+        """Return log-spaced marks from the first point to the budget or the most spent by a run."""
         last = max(run.spent[by] for run in self.runs)
         budget = self.series.tariff.limits.budget
         if by == "cost" and math.isfinite(budget):
@@ -171,7 +171,7 @@ def _curve(
 
 
 def best_runs(all_series: Sequence[SeriesRuns], model: str, price: str) -> list[BestRun]:
-    """Return the best of all attacks on a model at a price; empty if only one attack has runs."""
+    """Return the best of all attacks on a model at a price; empty unless at least two have runs."""
     here = (s for s in all_series if (s.model, s.price) == (model, price))
     series = [{(run.image, run.seed): run for run in each.runs} for each in here if each.runs]
     if len(series) < 2:

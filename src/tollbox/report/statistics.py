@@ -1,12 +1,12 @@
 """Medians, intervals and success rates over images.
 
-1. A median is over runs. A run without an adversarial point has an infinite distance, and counts.
+1. A median is over runs. A run without an adversarial point has an infinite distance, which counts.
    A run whose distance is unknown at a mark (it was cut short, or a limit stopped it) is left out.
 2. Several seeds on one image are not several images: every interval comes from a bootstrap that
    draws images, each with all its seeds.
 3. Two attacks are significantly different at a mark if the 95 % interval of the difference of their
-   medians excludes 0. Both are drawn on the same images. With fewer than six images no difference
-   is significant: even if all agree, the chance of that is 1 in 16.
+   medians excludes 0. Each draw uses the same images for both. With fewer than six images no
+   difference is significant: five images all agree by chance in 1 of 16 cases.
 4. If half of the runs or more have no adversarial point, the median is infinite; the success rate
    is the share of runs that have one.
 """
@@ -45,7 +45,7 @@ class Median(NamedTuple):
     runs: int
     images: int
     best: bool = False
-    """Whether a table marks it."""
+    """Whether a table marks this median."""
 
 
 def distances_at(runs: Sequence[CellCurve | BestRun], marks: Values, by: By) -> Values:
@@ -123,7 +123,7 @@ def significantly_different(
 def bootstrap(
     statistic: Callable[[Images], Values], images: Images, seed: int = 0, draws: int = DRAWS
 ) -> Values:
-    """Return a statistic of `draws` samples of images, drawn with replacement with all their runs.
+    """Return a statistic of `draws` bootstrap samples of images, each image with all its runs.
 
     `images` has the image of each run. `statistic` receives the row numbers of the runs in several
     samples, (samples, runs), and returns a row for each sample.
@@ -131,7 +131,7 @@ def bootstrap(
     counts = np.unique(images, return_counts=True)[1]
     groups = np.split(np.argsort(images, kind="stable"), np.cumsum(counts)[:-1])
     drawn = np.random.default_rng(seed).integers(len(groups), size=(draws, len(groups)))
-    if len(set(counts)) == 1:  # samples have one size: compute many at once
+    if len(set(counts)) == 1:  # all samples have the same size: compute many at once
         runs = np.stack(groups)
         parts = np.split(drawn, range(BLOCK, draws, BLOCK))
         blocks = (runs[part].reshape(len(part), -1) for part in parts)
@@ -141,16 +141,16 @@ def bootstrap(
 
 
 class Effort(NamedTuple):
-    """Median number of flagged queries and of all queries to reach a distance."""
+    """The median numbers of flagged queries and of all queries to reach a distance."""
 
     flagged: float
     queries: float
     share: float
-    """Share of the runs that reached it; the others count as infinite."""
+    """Share of the runs that reached the distance; the others count as infinite."""
 
 
 def effort(runs: Sequence[CellCurve], within: float) -> Effort:
-    """Return the queries needed to reach a distance below `within`."""
+    """Return the median numbers of queries needed to reach a distance below `within`."""
     if not runs:
         return Effort(math.nan, math.nan, math.nan)
     flagged, queries = (

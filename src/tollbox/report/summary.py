@@ -24,7 +24,7 @@ MOST_NAMED = 3
 def summary(
     results: StudyResults, all_series: Sequence[SeriesRuns], table: PaperTable
 ) -> list[str]:
-    """Return sentences about the size of the study and the best attack of each column."""
+    """Return sentences about the study's size and goal, and the best attack in each column."""
     study = results.study
     counts = {"model": len(study.models), "attack": len(study.attacks), "price": len(study.tariffs)}
     counts |= {"image": results.grid.images, "seed": len(study.seeds)}
@@ -37,9 +37,9 @@ def summary(
 
 
 def goal_sentences(goal: GoalSpec, names: Sequence[str] = ()) -> list[str]:
-    """Return sentences about flagged and adversarial classes and masks that are not the default.
+    """Return sentences about the flagged and adversarial classes and the mask, if not the default.
 
-    `names` has the names of the classes.
+    `names` has the class names.
     """
     sentences = []
     if goal.flagged is not None:
@@ -91,7 +91,7 @@ def best_attack(table: PaperTable, number: int) -> str | None:
 
 
 def notes(results: StudyResults, all_series: Sequence[SeriesRuns]) -> list[str]:
-    """Return what a reader of the numbers must know."""
+    """Return caveats about the numbers as sentences."""
     record = results.record
     sentences = results.kept + results.sizes
     if record.parts > 1:
@@ -120,12 +120,12 @@ def failures(runs: Sequence[CellCurve]) -> list[str]:
 
 
 def result_notes(results: StudyResults) -> list[str]:
-    """Return the warnings of a study as sentences, and whether its numbers are exact."""
+    """Return sentences with a study's warnings, and whether its numbers are exact."""
     return [f"{text[:1].upper()}{text[1:]}." for text in results.warnings] + results.exactness
 
 
 def model_settings(model: ModelRecord) -> str:
-    """Return how a model is run: dtype float32, quantize 8."""
+    """Return a model's settings as text: dtype float32, quantize 8."""
     how = model.running or {"dtype": model.dtype}
     bits = [] if model.quantize is None else [f"quantize {model.quantize}"]
     return ", ".join([f"{name} {value}" for name, value in how.items()] + bits)

@@ -1,13 +1,13 @@
 """The trade-off: flagged queries against all queries that each attack needs to reach a distance.
 
-1. A point is an attack, at the medians of both counts over images. A panel is a price, and all
-   panels have the same axes. Markers show the kind of attack.
+1. Each attack has a point, at the medians of both counts over images. Each price has a panel, and
+   all panels share their axes. Markers show the kind of attack.
 2. An attack that does not reach the distance for half of the images has no point, and is named
    below the axes. Zero flagged queries are drawn at 1, and the axis says so.
 3. Axes span at least a factor of four, so that small differences look small. They always include
-   the dotted line, where half of the queries are flagged.
-4. Names are tried at places around their points, the nearest first. A name takes the place that
-   overlaps least with earlier names, points and the dotted line, and is within the frame. All
+   part of the dotted line, on which half of the queries are flagged.
+4. Each name is tried at positions around its point, the closest first. It takes the one with the
+   least overlap with earlier names, points and the dotted line, preferably in the frame. All
    positions are in pixels.
 """
 
@@ -25,14 +25,14 @@ from . import axes
 from .axes import Axes, Figure
 
 MARKER = 6.0
-"""Half of the side of a point's marker."""
+"""Half the side of a point's marker."""
 GAPS = (4.0, 12.0, 22.0, 34.0, 48.0, 64.0)
 """Gaps between the marker and its name."""
 CLOSE = MARKER + GAPS[0] + 1.0
-"""Maximum distance of a name that needs no leader line."""
+"""Maximum distance at which a name needs no leader line."""
 ANGLES = np.radians([0, 180, 90, 270, 45, 315, 135, 225, 20, 340, 160, 200])
 WAYS = np.column_stack([np.cos(ANGLES), np.sin(ANGLES)])
-"""Directions of a name, to the right first."""
+"""Directions in which a name is tried, right first."""
 LOOKS = {
     Kind.VANILLA: ("o", axes.COLOURS[0]),
     Kind.STEALTHY: ("s", axes.COLOURS[2]),
@@ -40,9 +40,9 @@ LOOKS = {
     Kind.OWN: ("*", axes.COLOURS[3]),
 }
 MOST_NAMES = 12
-"""Maximum number of attacks with names in a panel."""
+"""Maximum number of attacks named at their points; more are numbered."""
 LINE_LETTERS = 62
-"""Maximum number of letters in a line below a panel."""
+"""Maximum number of characters in a line below a panel."""
 
 
 class TradeoffPoint(NamedTuple):
@@ -50,15 +50,15 @@ class TradeoffPoint(NamedTuple):
 
     attack: str
     price: str
-    """Empty if there is only one."""
+    """The price's name; empty if there is only one price."""
     kind: Kind
     flagged: float
     queries: float
-    """Infinite if the distance is not reached for half of the images."""
+    """Median number of queries; infinite if the distance is not reached for half of the images."""
 
     @property
     def across(self) -> float:
-        """Its position on a log axis."""
+        """The horizontal position, on a log axis."""
         return max(1.0, self.flagged)
 
     @property
@@ -69,7 +69,7 @@ class TradeoffPoint(NamedTuple):
 def draw_tradeoff(
     points: Sequence[TradeoffPoint], level: float, title: str, own: str = "own", norm: str = "ℓ2"
 ) -> Figure:
-    """Draw the figure; `own` is the legend of tollbox's own attacks, `norm` that of `level`."""
+    """Draw the figure. `own` labels tollbox's own attacks in the legend; `norm` names the norm."""
     prices = list(dict.fromkeys(point.price for point in points)) or [""]
     attacks = list(dict.fromkeys(point.attack for point in points))
     numbered = len(attacks) > MOST_NAMES
@@ -89,7 +89,7 @@ def draw_tradeoff(
     shown = [point for point in points if point.shown]
     across = _limits([point.across for point in shown])
     low, high = _limits([point.queries for point in shown])
-    up = min(low, 1.2 * across[1]), max(high, 2.4 * across[0])  # some of the dotted line
+    up = min(low, 1.2 * across[1]), max(high, 2.4 * across[0])  # includes some of the dotted line
     for axis in row_axes:
         axis.set(xscale="log", yscale="log", xlim=across, ylim=up)
         axis.plot(across, [2 * x for x in across], ":", color=axes.INK, linewidth=1.0, zorder=1)

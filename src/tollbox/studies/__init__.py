@@ -1,7 +1,7 @@
-"""Studies: models x attacks x prices x images in a file, and nothing lost on a kill.
+"""Studies: models x attacks x prices x images from a file, which survive a kill at any time.
 
-The names here are for operators: results, parts of a study, and clusters. Each is imported on first
-use, since `tollbox status` needs no torch.
+These names are for users who run studies: results, parts of a study, and clusters. Each is imported
+on first use, so that `tollbox status` does not load torch.
 """
 
 from __future__ import annotations

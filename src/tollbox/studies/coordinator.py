@@ -4,28 +4,28 @@
    what they send before it acknowledges it, so labels are durable before an attack sees them
    (rule 9). Nothing else writes to the stores.
 2. Each start of a worker has an epoch, which all its messages carry. When the worker is lost, its
-   epoch is over and its cells return. A message of an old epoch, or about a cell that another
-   worker has, is refused and changes nothing. So each cell is in one worker at a time.
+   epoch is over and its cells are queued again. A message from an old epoch, or about a cell that
+   another worker has, is refused and changes nothing. So each cell is in one worker at a time.
 3. A worker gets the cells of its own shard first, and then those of other shards. A cell that was
    in progress in `MOST_DEATHS` workers that died, without a label in between, is not tried again.
 4. A finished cell is saved. A cell that is interrupted, or reaches the time limit, continues from
    its recorded answers when the study is resumed.
-5. The time between two batches of a worker is divided among the series in the batch, by their rows.
-   It is written every few seconds; a process that is killed loses only that.
+5. The time between two batches of a worker is divided among the series in the batch, in proportion
+   to their rows. It is written every few seconds, so a kill loses only the time since then.
 6. A cell whose queries no longer match the recording is reported and left unchanged. With `rerun`
    it is restarted.
 7. A worker whose process died continues in a new one. The second time, it waits for a free process,
-   with one process fewer, since memory may be short. The third time it ends, so a model that always
-   kills its process does not loop for ever. A worker that ran out of memory waits at once; if its
-   process was the only one, it ends.
-8. On a cluster, processes die with their nodes, and memory is that of many machines. There a worker
+   with one process fewer, since memory may be short. The third time it stops, so that a model that
+   always kills its process does not loop for ever. A worker that ran out of memory waits at once;
+   if its process was the only one, it stops.
+8. On a cluster, processes die with their nodes, and each machine has its own memory. There a worker
    continues elsewhere, at most nine times while no cell finishes.
 9. At the time limit, a worker stops after the batch in progress. If the model does not return, the
    process is killed after a grace time: the largest of `GRACE_SECONDS`, `GRACE_SHARE` of the limit,
    and twice the longest time between two reports so far, since batches may be slow. One clock
    serves all workers. It starts when the first worker has loaded its images.
 
-Messages of a worker are tuples of a kind, the worker's epoch, and the content. Requests:
+Messages from a worker are tuples of a kind, the worker's epoch, and the content. Requests:
 
     start   answered with the epoch, the recorded images, and the seconds left; has epoch 0
     share   model; answered with the number of its cells to run at a time, 0 if none is left
@@ -57,11 +57,11 @@ MOST_DEATHS = 3
 MOST_AT_ONCE = 16
 """Maximum number of cells in one answer. Several at once hide the delay of a slow network."""
 WRITE_SECONDS = 5.0
-"""Time between two writes of the seconds of each series."""
+"""Time between two writes of the seconds that each series took."""
 AFTER_DEATHS = (OnLoss.NOW, OnLoss.LATER, OnLoss.END)
-"""What happens to a worker at the first, second and third death of its process."""
+"""Actions after the first, second and third death of a worker's process."""
 ON_CLUSTER = (OnLoss.NOW,) * 9 + (OnLoss.END,)
-"""The same on a cluster, for deaths since a cell last finished."""
+"""The same on a cluster, counting deaths since a cell last finished."""
 GRACE_SECONDS = 10.0
 GRACE_SHARE = 0.1
 Labels = list[tuple[int, Mapping[int, int], bytes]]
@@ -73,16 +73,16 @@ class WorkerSlot:
     """A worker as the coordinator sees it, with its cells in progress."""
 
     shard: int
-    """Shard whose cells it gets first."""
+    """Shard whose cells the worker gets first."""
     epoch: int = 0
     cells: set[int] = field(default_factory=set)
     last_batch: float = 0.0
-    """When the last batch arrived, or the worker was about to start with a model."""
+    """Time at which the last batch arrived, or the worker was about to start on a model."""
     deaths: int = 0
     last_report: float | None = None
-    """When its process last reported; None before the first time."""
+    """Time of the last report from its process; None before the first one."""
     longest: float = 0.0
-    """Longest time between two reports of its process."""
+    """Longest time between two reports from its process."""
 
 
 class Coordinator:
@@ -98,21 +98,21 @@ class Coordinator:
         cluster: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Worker n, from 0, runs job n."""
+        """Queue the cells that remain for `workers` workers; worker n (from 0) runs job n."""
         self._stores = {store.study.shard: store for store in stores}
         self._options, self._tell = options, tell
         self._stopper, self._cluster = stopper, cluster
         self._clock, self._written = clock, clock()
         self._end: float | None = None
-        """When the time is up; None before the first worker has loaded its images."""
+        """Time at which the run stops; None before the first worker has loaded its images."""
         self._seconds = defaultdict[int, float](float)
-        """Seconds by series that are not written yet."""
+        """Seconds that are not written yet, by series."""
         self._first, self.folder = stores[0], stores[0].path.parent
         record = self._first.study
         self._shards, self._width = record.shards, record.width
         self._per_model = len(record.series) * record.width // len(record.models)
         self._left: dict[tuple[int, int], deque[int]] = {}
-        """Cells that wait, by model and shard."""
+        """Waiting cells, by model and shard."""
         self._unread: set[int] = set()
         """Waiting cells whose answers have not been read from the store."""
         self._answers: dict[int, list[Answered]] = {}
@@ -120,7 +120,7 @@ class Coordinator:
         self._epoch = 0
         self._deaths: Counter[int] = Counter()
         self.out_of_memory = False
-        """Whether a worker ended because memory is too small even for one process."""
+        """Whether a worker stopped because memory is too small even for one process."""
         self.hung = 0.0
         """Seconds for which a model had not answered when its process was killed."""
         self.outcome = Outcome()
@@ -139,14 +139,14 @@ class Coordinator:
 
     @property
     def finished(self) -> bool:
-        """Whether no worker has a cell, and none is left that one could run in the time left."""
+        """Whether no worker has a cell, and either no cell or no time is left."""
         if any(slot.cells for slot in self._slots):
             return False
         time_is_up = self._end is not None and self._clock() >= self._end
         return time_is_up or not any(self._left.values())
 
     def end(self) -> Outcome:
-        """Return the outcome; every cell that has not finished is unfinished."""
+        """Return the outcome, in which every cell that is still queued or held is unfinished."""
         self._write_seconds()
         held = [slot.cells for slot in self._slots]
         for cell in sorted(itertools.chain(*self._left.values(), *held)):
@@ -178,7 +178,7 @@ class Coordinator:
     def _share(self, slot: WorkerSlot, model: int) -> int:
         slot.last_batch = self._clock()
         left = sum(len(queue) for (of, _), queue in self._left.items() if of == model)
-        return math.ceil(left / len(self._slots))  # else the first worker would take all
+        return math.ceil(left / len(self._slots))  # otherwise the first worker would take all
 
     def _take(self, slot: WorkerSlot, model: int) -> list[tuple[int, list[Answered] | None]]:
         queues = [queue for (of, _), queue in self._left.items() if of == model and queue]
@@ -223,7 +223,7 @@ class Coordinator:
     # -- reports ----------------------------------------------------------------------------------
 
     def hear(self, report: Event | tuple[Any, ...]) -> None:
-        """Process a worker's report; events are passed on."""
+        """Process a worker's report; pass on events."""
         if not isinstance(report, tuple):
             self._pass_on(report)
             return
@@ -265,7 +265,7 @@ class Coordinator:
     # -- losses -----------------------------------------------------------------------------------
 
     def lost(self, loss: Loss) -> OnLoss:
-        """Take the cells of a lost worker back; return what happens to the worker."""
+        """Take back the cells of a lost worker; return what happens to the worker."""
         slot = self._slots[loss.job]
         self._take_back(slot, died=True)
         if self._stopper.reason is not None or self.hung:
@@ -294,7 +294,7 @@ class Coordinator:
         slot.cells, slot.epoch = set(), 0
 
     def overdue(self, job: int) -> bool:
-        """Return whether a worker is silent for longer than the grace time after the time limit."""
+        """Return whether a worker stayed silent for the grace time after the time limit."""
         slot, now = self._slots[job], self._clock()
         if slot.last_report is None or self._end is None:
             return False
@@ -313,7 +313,7 @@ class Coordinator:
 
 
 def pack(answers: Sequence[Answered], shards: int) -> Labels:
-    """Return the answers of a batch as the coordinator takes them."""
+    """Pack the answers of a batch by shard, for the request "record" to the coordinator."""
     by_shard = defaultdict[int, list[Answered]](list)
     for answered in answers:
         by_shard[answered.cell % shards].append(answered)

@@ -1,4 +1,4 @@
-"""The creation of a study: every input is loaded and tried once, then its folder is written."""
+"""The creation of a study: every input is loaded and tried once, then the folder is written."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Part(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Part:
-        """Return the part of a text K/N, with K from 1 to N; raise InputError if it is not that."""
+        """Parse a part of the form K/N, with K from 1 to N; raise InputError if it is invalid."""
         match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", str(text).strip())
         part = cls(int(match[1]) - 1, int(match[2])) if match else cls(0, 0)
         expected = "K/N with K from 1 to N, such as 3/16"
@@ -56,7 +56,7 @@ def create(
 ) -> list[str]:
     """Try every model and surrogate once, and write the folder of a new study, or of a part of it.
 
-    Returns the findings of the check of the models, if the study asks for it.
+    Returns the findings of the model check, if there are any.
     """
     study, images = inputs.study, inputs.images
     check_new(study, out, part)
@@ -132,8 +132,8 @@ def describe(
 def shard_count(study: Study, cells: int, force: bool, part: Part = WHOLE) -> int:
     """Return the number of shards: one for each worker, each with at least one cell.
 
-    Without `force` there are at most as many as cores, except that all parts of a study have the
-    same number.
+    Without `force`, there is at most one for each core, except that all parts of a study have the
+    same number of shards.
     """
     if part.total > cells:
         given = f"is {part}, and the study has {cells} cells"
@@ -144,7 +144,7 @@ def shard_count(study: Study, cells: int, force: bool, part: Part = WHOLE) -> in
 
 
 def holds(study: Study, out: Path, part: Part = WHOLE) -> bool:
-    """Return whether a folder has this study, or part of it; raise InputError if it has another."""
+    """Return whether a folder has this part of this study; raise InputError if it has another."""
     record = read_record(out)
     if record is None:
         return False

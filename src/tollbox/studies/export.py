@@ -3,13 +3,13 @@
     cells        a row for each finished cell
     steps        a row for each point with a smaller distance than all before it, with the account
                  at that point
-    images.txt   content hash, label and name of each image, as `images.list` of a study takes it
-    export.json  which study it is of
+    images.txt   content hash, label and name of each image, in the format of `images.list`
+    export.json  name and identity of the study
 
 1. Columns and their types are the same in both formats: `COLUMNS` and `STEPS`. `counted_price` is
-   the price that the costs of a row are counted at, and `price_ratio` the c* of the run.
-2. An image that is misclassified without an attack has distance 0 and `already_misclassified`, so
-   that medians can leave it out.
+   the price at which the costs of a row are counted, and `price_ratio` the c* of the run.
+2. An image that is misclassified without an attack has distance 0, and `already_misclassified` is
+   true, so that medians can exclude it.
 3. A folder with the export of another study is not changed.
 4. In a CSV file, text that a spreadsheet would read as a formula is marked as text.
 """
@@ -39,9 +39,9 @@ STEPS: dict[str, type] = {
         *("already_misclassified", "cost", "flagged", "queries", "distance", "norm"),
     )
 }
-"""Columns of a step: some of its cell, and its own account."""
+"""Columns of a step: some from its cell, and the account at that step."""
 AT_A_TIME = 10_000
-"""Number of rows of a Parquet file that are in memory at once."""
+"""Maximum number of rows of a Parquet file in memory at once."""
 
 
 def files_of(format: Format) -> frozenset[str]:

@@ -26,14 +26,14 @@ class Series(NamedTuple):
     tariff: Tariff
 
     def named(self, study: Study) -> str:
-        """Return its name, with the model only if there are several."""
+        """Return the name of the series, with the model only if the study has several."""
         model = f"{self.model.name}, " if len(study.models) > 1 else ""
         price = "c* =" if self.tariff.file is None else "prices"
         return f"{model}{self.attack.name}, {price} {self.tariff.name}"
 
 
 class Place(NamedTuple):
-    """The place of a cell in the grid."""
+    """The series, seed and image of a cell."""
 
     series: Series
     seed: int
@@ -42,12 +42,12 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Grid:
-    """The cells of a study."""
+    """The numbering of the cells of a study."""
 
     study: Study
     study_images: int
     kept: Kept | None = None
-    """Images of each model; None if each has all of the study."""
+    """Images of each model; None if every model has all images of the study."""
 
     @cached_property
     def images(self) -> int:

@@ -1,15 +1,15 @@
-"""The images of a study: where they come from, which of them, and how they are identified.
+"""The images of a study: their source, their selection, and their identification.
 
 1. A model that may bring a configuration is loaded before the images, since its configuration may
-   say how large images are and what classes are called. The study's own settings take precedence
+   set the size of images and the names of classes. The study's own settings take precedence
    (`data/resizing.py`). If image files have to be resized and the configurations of the models
-   differ, the study has to set the size.
-2. The record keeps what was found. A resumed study takes it from there: it loads no model for its
-   images, and ignores later changes of a configuration.
-3. An image is identified by the hash of its content, so that a list holds wherever the files are
-   and whatever they are called. In a list the hash comes first on a line; the rest is a comment.
-4. The digest is blake2b with 16 bytes over the lines "hash label", each with its end of line, in
-   the order of the images.
+   differ, the study must set the size.
+2. The record keeps these settings. A resumed study reads them from there: it loads no model for its
+   images, and ignores later changes to a configuration.
+3. An image is identified by the hash of its content, so that a list is valid wherever the files
+   are and whatever their names. In a list the hash comes first on a line; the rest is a comment.
+4. The digest is blake2b with 16 bytes over the lines "hash label", each with its newline, in the
+   order of the images.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def digest_of(pairs: Iterable[tuple[str, int]]) -> str:
 
 
 def read_list(file: Path) -> dict[str, int]:
-    """Return the content hashes of a list in order, each with its line."""
+    """Return the content hashes of a list in order, each with its line number."""
     lines_by_hash: dict[str, int] = {}
     for number, line in enumerate(read_lines(file, HASH, input=""), 1):
         words = line.partition("#")[0].split()
@@ -78,7 +78,7 @@ def read_list(file: Path) -> dict[str, int]:
 
 
 def select(images: ImageSet, file: Path, origin: Path) -> ImageSet:
-    """Return the images that a list names, in its order; `origin` is where `images` are from."""
+    """Return the images that a list names, in its order; `origin` is the source of `images`."""
     places: dict[str, list[int]] = {}
     for place, image in enumerate(images.images):
         places.setdefault(content_hash(image), []).append(place)
@@ -115,12 +115,12 @@ class Configurations:
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """Names of the classes, of the first model that has them."""
+        """Names of the classes, from the first model that has them."""
         return next((model.names for model in self.models.values() if model.names), None)
 
     @property
     def preprocessing(self) -> Preprocessing | None:
-        """The preprocessing of all models; raises InputError if their sizes differ."""
+        """The preprocessing for all models; raises InputError if their resizing differs."""
         sizes = {
             name: resizing
             for name, model in self.models.items()
@@ -157,8 +157,8 @@ def recorded_configuration(record: StudyRecord) -> KnownConfiguration:
 
 
 def load_images(study: Study, limit: int | None, own: ModelConfiguration) -> ImageSet:
-    """Return the first `limit` images of the study, or of its list if it has one, made ready as the
-    study says, or else as `own` does."""
+    """Return the first `limit` images of the study, or of its list if it has one, prepared as the
+    study says, or else as `own` says."""
     spec = study.images
     count = limit if spec.listed is None else None
     how: dict[str, Any] = {"resizing": spec.resizing, "names": spec.names, "model": own}
@@ -174,8 +174,8 @@ def load_images(study: Study, limit: int | None, own: ModelConfiguration) -> Ima
 
 
 def only_correct(study: Study, load_first: Callable[[int | None], StudyInputs]) -> StudyInputs:
-    """Return the inputs with the images that each model classifies correctly. First 1.5 times the
-    wanted number of images is loaded, then twice as many each time until there are enough."""
+    """Return the inputs with the images that each model classifies correctly. Load 1.5 times the
+    wanted number of images at first, and double that until there are enough."""
     limit = study.images.limit
     count = None if limit is None else limit + limit // 2 + 1
     while True:
@@ -211,14 +211,14 @@ def _correct_places(inputs: StudyInputs, spec: ModelSpec, limit: int | None) -> 
 
 
 def classified(model: Model, points: Tensor, size: int) -> list[int]:
-    """Return the model's labels for points, padded to one batch of `size`."""
+    """Return the model's labels for points, which are sent in one batch padded to `size`."""
     batch = points[torch.arange(size) % len(points)].to(model.device, model.dtype)
     labels: list[int] = model(model.sent(batch)).tolist()
     return labels[: len(points)]
 
 
 def _refuse(study: Study, spec: ModelSpec, what: str, remedy: str = "") -> NoReturn:
-    """Raise InputError about a model that classifies no image correctly."""
+    """Raise InputError about a model for which no correctly classified image was found."""
     expected = f"a model that classifies some correctly, as {mention('correct_only')} is set"
     with study.reporting(("models", study.models.index(spec), "source")):
         raise InputError(f"the model {spec.name!r} {what}", expected=expected, remedy=remedy)

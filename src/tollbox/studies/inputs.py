@@ -1,13 +1,13 @@
 """The inputs of a study: its images, and its models, surrogates and detector once they are needed.
 
 1. Each input is loaded, checked and fingerprinted once, when it is first needed. A resumed study
-   compares them with its record (`fingerprint.py`).
-2. Missing images, and models that the study does not have, are reported before a model is loaded.
-3. Labels, target, flagged classes and prices must be classes of every model, and a surrogate must
-   have the classes of the models. If a model does not say how many classes it has, labels are
-   checked against the names of the classes.
-4. With `correct_only`, each model classifies the images once, uncharged, before the study starts.
-   A resumed study uses the images that its record keeps.
+   compares its inputs with its record (`fingerprint.py`).
+2. Missing images, and supplied models unknown to the study, are reported before a model is loaded.
+3. Labels, target, flagged classes and classes with prices must exist in every model, and a
+   surrogate must have the classes of the models. If the number of a model's classes is unknown,
+   labels are checked against the names of the classes.
+4. With `correct_only`, each model classifies images, uncharged, before the study starts. A resumed
+   study uses the images that its record keeps.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ from .study import Study
 
 @dataclass(frozen=True)
 class StudyInputs:
-    """A study with its images, and with its models that were needed so far."""
+    """A study with its images, and with the models that were needed so far."""
 
     study: Study
     images: ImageSet
@@ -86,9 +86,9 @@ class StudyInputs:
     supplied: Mapping[str, Model]
     """Models that the caller supplies, by name; they are not loaded."""
     own_names: bool = False
-    """Whether the names of the classes are from the configuration of a model."""
+    """Whether the names of the classes come from the configuration of a model."""
     kept: Kept | None = None
-    """Images of each model; None if each has all of them."""
+    """Images of each model; None if every model has all images."""
     opened: dict[str, Network] = field(default_factory=dict, repr=False)
     """Models that are loaded but not yet fitted to the images, by name."""
     models: dict[str, Model] = field(default_factory=dict, repr=False)
@@ -145,14 +145,14 @@ class StudyInputs:
                     )
 
     def model_record(self, spec: ModelSpec) -> ModelRecord:
-        """Return how a model is run, without the layout that an exact study chooses."""
+        """Return the settings of a model, without the layout that an exact study chooses."""
         model, exact = self.model(spec), self.study.execution.exact
         running = {k: v for k, v in model.running.items() if k != "channels_last" or not exact}
         return ModelRecord(str(model.dtype).removeprefix("torch."), model.quantize, running)
 
     def model_fingerprint(self, spec: ModelSpec) -> Fingerprint:
-        """Return the fingerprint of a model; in an exact study without layout and labels, since the
-        record of exactness has the layout that was chosen, and a digest of the logits."""
+        """Return the fingerprint of a model. An exact study omits layout and labels, since its
+        record of exactness has the chosen layout and a digest of the logits."""
         if spec.name not in self._fingerprints:
             model = replace(self.model(spec), running=self.model_record(spec).running)
             files = [] if spec.name in self.supplied else files_of(spec.resolved)
@@ -174,7 +174,7 @@ class StudyInputs:
         return labels_of(model, self.images.images[:PROBES], size)
 
     def examine(self, spec: ModelSpec, processes: int) -> Examined:
-        """Raise InputError if a model answers at random; return what else was found.
+        """Check a model and return the findings; raise InputError if it answers at random.
 
         An exact study chooses a shape and layout that suit this number of processes.
         """
@@ -183,7 +183,7 @@ class StudyInputs:
         if how.metered:
             return Examined([], Exactness(Seen.METERED))
         with study.reporting(spec=spec):
-            if not how.exact:  # which looks more closely
+            if not how.exact:  # `exact_choice` checks more closely
                 check_repeatable(model, images, trial_batch_size(model, how.batch_size))
             with threads(threads_each(processes)):
                 if how.exact:
@@ -253,7 +253,7 @@ class StudyInputs:
 
     @cached_property
     def detection(self) -> Detection | None:
-        """The detector that sees the queries, with the terms of its alarms, if there is one."""
+        """The detector with the terms of its alarms; None if the study has no detector."""
         spec = self.study.detector
         if spec is None:
             return None
@@ -267,7 +267,7 @@ class StudyInputs:
 
     def detector_record(self) -> DetectorRecord | None:
         """Return the record of the detector, with its answers to benign queries about the images,
-        as each model would be sent them."""
+        in the form in which each model would receive them."""
         spec, detection = self.study.detector, self.detection
         if spec is None or detection is None:
             return None
@@ -306,8 +306,8 @@ class StudyInputs:
     def check_against(
         self, record: StudyRecord, images: Sequence[tuple[str, int, str]], folder: Path
     ) -> None:
-        """Raise FileError unless everything except the models is as in the record of `folder`, with
-        its images: content hash, label and name of each."""
+        """Raise FileError unless everything except the models matches the record of `folder` and
+        its `images`: the content hash, label and name of each."""
         older = f"resume it with tollbox {record.environment.tollbox}"
         check_unchanged(record, attack_fingerprint(self.study), folder, older)
         origin, changes = self.study.images.path, list[str]()
@@ -327,7 +327,7 @@ class StudyInputs:
     # -- cells ------------------------------------------------------------------------------------
 
     def cell(self, place: Place, replayed: bool = False) -> Cell:
-        """Return a cell of the grid; `replayed` if all its answers and alarms are recorded."""
+        """Return a cell of the grid; `replayed` says that its answers and alarms are recorded."""
         series, image, spec = place.series, place.image, self.study.detector
         detection = spec.terms if spec is not None and replayed else self.detection
         return Cell(
@@ -347,7 +347,7 @@ class StudyInputs:
         )
 
     def only(self, kept: Kept) -> StudyInputs:
-        """Return the same inputs with those images that are kept and exist."""
+        """Return the same inputs with only the kept images that exist."""
         places = [place for place in kept.places if place < len(self.images)]
         starts, masks = ([each[place] for place in places] for each in (self.starts, self.masks))
         images = take(self.images, places)
@@ -357,9 +357,9 @@ class StudyInputs:
 def load(
     study: Study, models: Mapping[str, Model] | None = None, record: StudyRecord | None = None
 ) -> StudyInputs:
-    """Load the images and starts of a study; `models` are used instead of loading them.
+    """Load the images, starts and masks of a study; models in `models` are used as they are.
 
-    record: that of the study, if it is resumed or read. Without it, models that bring a
+    record: record of the study, if it is resumed or read. Without it, models that bring a
         configuration are loaded as well, and with `correct_only` images are classified.
     """
     require(models is None or isinstance(models, Mapping), "models", models, "models by name")
@@ -413,7 +413,7 @@ def load(
 
 
 def open_model(study: Study, spec: ModelSpec, device: str | torch.device) -> Network:
-    """Return a model that is not yet fitted to the images."""
+    """Load a model without fitting it to the images."""
     if ":" in spec.resolved:
         importable(str(study.folder.resolve()))
     with study.reporting(spec=spec):
@@ -422,6 +422,6 @@ def open_model(study: Study, spec: ModelSpec, device: str | torch.device) -> Net
 
 
 def find_device(study: Study) -> torch.device:
-    """Return the device of the study, after a test that it works."""
+    """Return the device of the study after testing that it works."""
     with study.reporting(("device",)):
         return usable(study.device)

@@ -3,11 +3,11 @@
 1. A worker loads the images, models and surrogates itself, and compares them with the record of the
    study.
 2. It runs one model after another. All cells of a model go through one engine, whatever the attack
-   or the price. When no cell is left it asks again, since a lost worker may have returned some.
-3. It waits for the coordinator before an attack receives an answer. If the coordinator refuses, its
-   epoch is over: the job ends, and its unfinished cells do not count.
-4. With its own process, a worker that has too little memory even for the smallest batch ends the
-   job, not the cell, and continues in another process.
+   or the price. When no cell is left, it asks again: cells of a lost worker may have returned.
+3. It waits for the coordinator before an attack receives an answer. If the coordinator refuses, the
+   worker's epoch is over: the job stops, and its unfinished cells do not count.
+4. If a worker in its own process has too little memory even for the smallest batch, the job fails,
+   not the cell, and continues in another process.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from .store.record import StudyRecord
 REPORT_SECONDS = 0.25
 """Time between two reports of progress."""
 SPEED_BATCHES = 3
-"""Number of batches that measure the speed of a model."""
+"""Number of batches used to measure the speed of a model."""
 
 
 class EpochOver(TollboxError):
-    """The coordinator accepts nothing more from this worker."""
+    """The refusal of the coordinator to accept anything more from this worker."""
 
 
 @dataclass
 class Loader:
-    """The study of a record with its images, loaded once in this process or given."""
+    """A function that returns the study of a record with its images, loaded once or given."""
 
     loaded: StudyInputs | None = None
     models: Mapping[str, Model] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class WorkerJob:
 
 
 class WorkerRun:
-    """One run of a worker's job. It is the journal of its engines, which the coordinator keeps."""
+    """One run of a worker's job, and the journal of its engines, which the coordinator stores."""
 
     def __init__(self, job: WorkerJob, loaded: StudyInputs, link: Link) -> None:
         self._job, self._loaded, self._link = job, loaded, link
@@ -93,7 +93,7 @@ class WorkerRun:
         self._answers: dict[int, list[Answered]] = {}
         """Recorded answers of cells that have not started, by position in the engine."""
         self._diverged: dict[int, str] = {}
-        """Why cells differ from their recording, by position in the engine."""
+        """Reasons why cells differ from their recording, by position in the engine."""
         self._finished: Counter[int] = Counter()
         """Queries of the engine's finished cells, by series."""
         self._next_report = 0.0
@@ -178,7 +178,7 @@ class WorkerRun:
             return
         self._next_report = time.monotonic() + REPORT_SECONDS
         queries, spent = self._finished.copy(), defaultdict[int, float](float)
-        for series, _ in done:  # until the coordinator reports their end
+        for series, _ in done:  # until the coordinator reports that they finished
             spent[series] += 1
         for index, ledger in engine.under_way():
             cell = self._cells[index]
@@ -188,7 +188,7 @@ class WorkerRun:
         self._link.report(WorkerProgress(self._job.worker, dict(queries), dict(spent)))
 
     def record(self, answers: Sequence[Answered]) -> None:
-        """Wait until the labels of a batch are committed."""
+        """Send the labels of a batch, and wait until they are committed."""
         if answers:
             numbered = [a._replace(cell=self._cells[a.cell]) for a in answers]
             self._ask("record", pack(numbered, self._job.record.shards))
@@ -205,7 +205,7 @@ class WorkerRun:
 
 @torch.no_grad()
 def model_speed(loaded: StudyInputs, model: Model) -> float | None:
-    """Return the approximate images/s of a model alone; None if it is metered or fails."""
+    """Return the approximate images/s of the model by itself; None if it is metered or fails."""
     study, images = loaded.study, loaded.images.images
     if study.execution.metered:
         return None
@@ -217,6 +217,6 @@ def model_speed(loaded: StudyInputs, model: Model) -> float | None:
             began = time.perf_counter()
             model(model.sent(batch.clone())).cpu()
             best = min(best, time.perf_counter() - began)
-    except Exception:  # an error of the model, which is reported when its cells run
+    except Exception:  # an error in the model, which is reported when its cells run
         return None
     return size / best

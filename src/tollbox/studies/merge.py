@@ -1,12 +1,12 @@
-"""The merger of the parts of a study, each run in its own folder, into one folder.
+"""Merging the parts of a study, each run in its own folder, into one folder.
 
-1. Parts belong together if they are of one study: its text and images, its fingerprint, and the
-   versions of tollbox, torch and numpy. They may be run on different machines, except that the
-   models of an exact study must give the same bits everywhere.
-2. Every part must be given once. Parts that are missing, given twice, of another study or damaged
-   are named, and nothing is written.
-3. A part need not be finished: the merged folder is resumed like any other. A part that is being
-   run is not merged.
+1. Parts belong together if they have the same text, images, fingerprint, settings, and versions of
+   tollbox, torch and numpy. They may be run on different machines, but the models of an exact study
+   must give the same bits everywhere.
+2. Every part must be given once. If one is missing, given twice, damaged or from another study, the
+   error names it, and nothing is written.
+3. A part need not be finished: the merged folder can be resumed like any other. A part that is
+   running is refused.
 4. The folders of the parts are not changed.
 """
 
@@ -29,7 +29,7 @@ from .store.store import shard_path
 
 MADE_BY_SHARD = "a folder that `tollbox run --shard` made"
 MOST_NAMED = 8
-"""Maximum number of missing parts that are named."""
+"""Maximum number of missing parts named in the error."""
 
 
 def merge_parts(out: str | Path, folders: Sequence[str | Path]) -> StudyResults:
@@ -81,7 +81,7 @@ def merge_parts(out: str | Path, folders: Sequence[str | Path]) -> StudyResults:
 
 
 def _difference(first: StudyStatus, other: StudyStatus) -> str | None:
-    """Return why the parts are not of one study, in words; None if they are."""
+    """Return the reason why two parts do not belong together; None if they do."""
     one, two = first.record, other.record
     line = first_difference(one.text, two.text)
     if line is not None:

@@ -8,8 +8,8 @@
 
 1. A value has the type of its field: a float field takes whole numbers, an int field no floats.
 2. `part` starts from the defaults of the class that it names, whatever the preset has there. The
-   other fields of the table change after that.
-3. What a part refuses (in its `__post_init__`) is reported with the key.
+   other keys of the table change its fields after that.
+3. A value that a part refuses (in its `__post_init__`) is reported with its key.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from ..parts.registry import PARTS
 from .toml import Item
 
 PART = "part"
-"""The key that replaces a part."""
+"""Key that replaces a part."""
 READERS: Mapping[type, Callable[[Item], Any]] = {
     bool: Item.flag,
     float: Item.number,
     int: Item.whole,
     str: Item.text,
 }
-"""How a field of a type is read; of several types, the first of these counts."""
+"""Readers of fields, by type; the first one listed reads a field that allows several types."""
 
 
 def overridden(attack: Attack, item: Item, other_keys: Collection[str] = ()) -> Attack:
-    """Return the attack with the fields of a table changed; `other_keys` are not fields."""
+    """Return the attack with the fields in a table changed; `other_keys` are not fields."""
     item.check_names({*_types(attack), *other_keys}, f"field of {type(attack).__name__}")
     changes = {name: one for name, one in item.table().items() if name not in other_keys}
     changed: Attack = _replaced(attack, changes)

@@ -1,17 +1,17 @@
 """Workers on a Ray cluster: a pool whose workers are actors.
 
 1. The coordinator stays in the driver, the process that the user started. Workers on a cluster run
-   the same job as processes of one machine. A node needs neither the folder nor a shared file
+   the same job as processes on one machine. A node needs neither the folder nor a shared file
    system, only the files that the study names.
-2. Each worker is one call of an actor, which Ray places and watches. Messages use a channel
-   (`workers/channel.py`): a call of Ray takes a large part of a millisecond of processor time on
-   both sides, and each batch would need two.
-3. A worker has died when Ray says so, or when its channel has ended. Then its messages are ignored,
-   and the coordinator refuses its epoch, even if its node still runs. A worker whose channel has
-   ended exits, so none is left when the driver dies.
-4. More workers may be requested than the cluster has room for. Ray starts them when a node joins.
+2. Each worker is one call to an actor, which Ray places and monitors. Messages use a channel
+   (`workers/channel.py`): a Ray call takes a large part of a millisecond of processor time on both
+   sides, and each batch would need two.
+3. A worker counts as dead when Ray says so, or when its channel is closed. Then its messages are
+   ignored, and the coordinator refuses its epoch, even if its node still runs. A worker exits when
+   its channel is closed, so none is left when the driver dies.
+4. You may request more workers than the cluster has room for. Ray starts them when a node joins.
 5. A node must have the driver's versions of tollbox, torch and numpy, or its worker is refused.
-6. Only the loop calls Ray, since a signal handler must not.
+6. Only the main loop calls Ray, since a signal handler must not.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from ..workers.channel import Listener
 from ..workers.executors import Inbox, Job, WorkerHandle, WorkerPool
 
 PROBE_SECONDS = 5.0
-"""Time that the address of a cluster is given to answer."""
+"""Time for the address of a cluster to answer."""
 LEAVE_SECONDS = 5.0
-"""Time that workers are given to exit by themselves."""
+"""Time for workers to exit by themselves."""
 REASON_SECONDS = 10.0
-"""Time that Ray is given to say why a channel has ended."""
+"""Time for Ray to report why a channel was closed."""
 MOST_CHARACTERS = 120
-"""Maximum length of a message of Ray that is passed on."""
+"""Maximum length of a message from Ray that is passed on."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,14 @@ class RayWorkers:
     """Workers on a Ray cluster: `tb.run_study(study, out, executor=RayWorkers("host:6379"))`."""
 
     address: str | None = None
-    """Address of the head node, host:port; by default that of `RAY_ADDRESS`, or a new cluster on
-    this machine alone."""
+    """Address of the head node, host:port; by default that in `RAY_ADDRESS`, or else a new
+    cluster on this machine alone."""
     workers: int | None = None
     """Number of workers; by default the number that the cluster has room for at the start."""
     num_gpus: float | None = None
-    """GPUs of each worker, also a fraction; by default 1 if the study runs on a GPU, else 0."""
+    """GPUs for each worker, or a fraction; by default 1 if the study runs on a GPU, else 0."""
     num_cpus: float = 1.0
-    """Cores of each worker."""
+    """Cores for each worker."""
 
     def __post_init__(self) -> None:
         _check_address(self.address, "ray")
@@ -74,13 +74,13 @@ class RayWorkers:
             require(right, name, value, "a number, 0 or more")
 
     def needs(self, device: torch.device) -> dict[str, float]:
-        """Return the resources of a worker for a study on this device."""
+        """Return the resources that a worker needs for a study on this device."""
         gpus = float(device.type == "cuda") if self.num_gpus is None else float(self.num_gpus)
         return {"num_cpus": self.num_cpus, "num_gpus": gpus}
 
     def rooms(self, device: torch.device) -> list[int]:
         """Join the cluster, if this process has not; return the number of workers that fit on each
-        node if nobody else uses it. Raise InputError if there is no cluster, or no room."""
+        node if it is otherwise idle. Raise InputError if there is no cluster, or no room."""
         ray = optional("ray", "workers on a cluster need it", "ray")
         if not ray.is_initialized():
             given = os.environ.get("RAY_ADDRESS")
@@ -100,7 +100,7 @@ class RayWorkers:
 
 
 def _check_address(address: str | None, name: str) -> str | None:
-    """Return an address; raise InputError if it is not host:port or None."""
+    """Return an address; raise InputError unless it is host:port or None."""
     host, _, port = str(address).rpartition(":")
     right = address is None or bool(host and "//" not in host and port.isdecimal())
     require(right, name, address, "host:port, as 10.0.0.1:6379")
@@ -134,7 +134,7 @@ def _join(ray: Any, address: str | None) -> None:
 
 def actor_class(ray: Any) -> type:
     """Return the class of the actor. It is defined here and imports tollbox by name, so that Ray
-    sends it by value: a node with another version of tollbox can then report this."""
+    sends it by value: a node with another version of tollbox can then report that."""
 
     class TollboxWorker:
         """The Ray actor that runs the jobs of one worker."""
@@ -143,9 +143,9 @@ def actor_class(ray: Any) -> type:
             self, versions: dict[str, str], shared: list[Any], meeting: tuple[Any, ...], how: bytes
         ) -> dict[str, str] | None:
             """Run jobs until the coordinator has no more; return the fields of an InputError if
-            this is refused. `shared` has a reference to the shared object; `meeting` is the address
-            of the coordinator, the number of this worker and the key; `how` has threads and
-            precision."""
+            the node is unsuitable. `shared` has a reference to the shared object; `meeting` is the
+            address of the coordinator, the number of this worker and the key; `how` has the number
+            of threads and the TF32 setting, pickled."""
             here = {name: importlib.import_module(name).__version__ for name in versions}
             differences = [
                 f"{name} is {here[name]} there and {version} here"
@@ -177,14 +177,14 @@ def actor_class(ray: Any) -> type:
 
 
 class RayHandle(WorkerHandle):
-    """An actor as the driver sees it."""
+    """The driver's handle for an actor."""
 
     def __init__(self, ray: Any, inbox: Inbox) -> None:
         super().__init__(inbox, alone=False)
         self._ray = ray
         self.actor: Any = None
         self.serving: Any = None
-        """Reference to what the call of the actor returns."""
+        """Reference to the return value of the call to the actor."""
         self.ended = False
         """Whether nothing more will be learned about the worker."""
         self._called_off = False
@@ -204,7 +204,7 @@ class RayHandle(WorkerHandle):
         return self._last_message
 
     def learn_end(self) -> None:
-        """Report what Ray says about the end, after all messages of the worker."""
+        """Report what Ray says about the end of the worker, after all messages from the worker."""
         self.ended = True
         try:
             refusal = self._ray.get(self.serving)
@@ -218,7 +218,7 @@ class RayHandle(WorkerHandle):
             self._inbox.put((self, self._last_message))
 
     def check(self) -> None:
-        """End a worker that was called off, or whose channel ended without a word of Ray."""
+        """End a worker that was called off, or whose channel closed without a report from Ray."""
         if self._called_off and not self.ended:
             self.end()
         since = self._disconnected
@@ -235,11 +235,11 @@ class RayHandle(WorkerHandle):
         self.ended = True
         self.channel.close()
         self.kill()
-        self.actor = self.serving = None  # the handle may live longer
+        self.actor = self.serving = None  # frees the actor: the handle may live longer
 
 
 class RayPool(WorkerPool[RayHandle]):
-    """The workers of a Ray cluster. Use it as a context."""
+    """The workers on a Ray cluster. Use it as a context manager."""
 
     def __init__(self, config: RayWorkers, device: torch.device, shared: Any) -> None:
         super().__init__()
@@ -270,7 +270,7 @@ class RayPool(WorkerPool[RayHandle]):
             self.ray.wait(leaving, num_returns=len(leaving), timeout=LEAVE_SECONDS)
         super().close()
         self._listener.close()
-        self._shared = None  # or Ray tries to recover it when the cluster ends
+        self._shared = None  # otherwise Ray tries to recover it when the cluster stops
 
     def _spawn(self, count: int) -> None:
         how = pickle.dumps((max(1, round(self._needs["num_cpus"])), tf32_setting()))
@@ -297,7 +297,7 @@ class RayPool(WorkerPool[RayHandle]):
 
 
 def _listen(ray: Any) -> Listener:
-    """Listen at the address by which the nodes of Ray know this machine."""
+    """Listen on the address at which the nodes of the Ray cluster reach this machine."""
     host = ray.util.get_node_ip_address()
     try:
         return Listener(host)

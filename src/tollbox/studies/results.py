@@ -1,10 +1,10 @@
 """The results of a study so far, read from its folder; nothing is run, and no model is needed.
 
-1. Labels carry no price: `rows(price=...)` gives what the same answers would have cost. For an
-   attack that plans with the price, that is not what it would have done at that price.
+1. Labels carry no price: `rows(price=...)` gives what the same answers would have cost. An attack
+   that plans with the price would have sent other queries at that price.
 2. `replayed` runs a cell again from its recorded answers, with a smaller budget if one is given. So
-   it finds the adversarial image at any cost, even if none was kept. Only this loads something: the
-   images, and the surrogate of an attack.
+   it finds the adversarial image at any cost, even if none was kept. Only this and `pixels` load
+   anything: the images, and the surrogate of an attack that is replayed.
 """
 
 from __future__ import annotations
@@ -63,15 +63,15 @@ COLUMNS: dict[str, type] = {
     "first_alarm_queries": int,
     "first_alarm_flagged": int,
 }
-"""Columns of a finished cell and their types, in all tables. Those of alarms are empty without a
-detector, and those of the first alarm if there was none."""
+"""Columns of a finished cell and their types, in all tables. Columns about alarms are empty without
+a detector, and those about the first alarm if there was none."""
 
 
 class StudyResults(StudyStatus):
-    """The results of a study, finished or not. Use it as a context, or `close` it."""
+    """The results of a study, finished or not. Use it as a context manager, or `close` it."""
 
     def __init__(self, folder: str | Path, inputs: StudyInputs | None = None) -> None:
-        """`inputs` are those of the study, if they are loaded already."""
+        """Open a study for reading; `inputs` are its inputs, if they are already loaded."""
         super().__init__(folder)
         self.given_inputs = inputs
         self.study = recorded_study(self.record, files=False)
@@ -94,7 +94,7 @@ class StudyResults(StudyStatus):
         return (self.row(end, price) for end in self.finished())
 
     def row(self, end: End, price: float | None) -> dict[str, Any]:
-        """Return the row of a finished cell; `rows` says what `price` does."""
+        """Return the row of a finished cell; `price` is as in `rows`."""
         series, seed, image = self.grid.place(end.cell)
         content, label, name = self.images[image]
         prices = series.tariff.prices.for_source(label, self.study.goal.for_label(label))
@@ -147,7 +147,7 @@ class StudyResults(StudyStatus):
 
     @property
     def digest(self) -> str:
-        """Digest of the images and labels in their order, as a study file takes it."""
+        """Digest of the images and labels in their order, for `images.digest` of a study file."""
         return digest_of((content, label) for content, label, _ in self.images)
 
     @property
@@ -160,7 +160,7 @@ class StudyResults(StudyStatus):
         }
 
     def runs(self, steps: bool = False) -> Iterator[tuple[End, Trace]]:
-        """Yield how each finished cell ended, and its trace, with the steps if asked."""
+        """Yield the outcome and the trace of each finished cell; `steps` adds the steps."""
         for store in self.stores:
             yield from store.runs(steps)
 
@@ -171,7 +171,7 @@ class StudyResults(StudyStatus):
         model: str | None = None,
         seed: int | None = None,
     ) -> Results:
-        """Return the results of the finished cells that are chosen, in the order of the grid."""
+        """Return the results of the finished cells that match the arguments, in grid order."""
         tariff = price if price is None or isinstance(price, str) else f"{price:g}"
         study = self.study
         for kind, name, names in (
@@ -225,12 +225,12 @@ class StudyResults(StudyStatus):
         return store.kept_image(cell)
 
     def replayed(self, cell: int, budget: float | None = None) -> Result:
-        """Run a finished cell again from its recorded answers alone, also with a smaller budget."""
+        """Replay a finished cell from its recorded answers, with a smaller budget if given."""
         return self.replays([(cell, budget)])[0]
 
     def replays(self, cells: Sequence[tuple[int, float | None]]) -> list[Result]:
-        """Run cells of one model again, each with its budget. Refused if the attacks or the noise
-        have changed: the answers would be given to other points."""
+        """Replay cells of one model, each with its budget. Raise InputError if the attacks or the
+        noise have changed, since the answers would belong to other points."""
         obstacle = difference(self.record.fingerprint, attack_fingerprint(self.study))
         if obstacle is not None:
             raise InputError(f"these cells cannot be replayed here: {obstacle}.")

@@ -36,15 +36,15 @@ from .store.store import Store, read_record
 from .study import Study
 
 CHECK_SECONDS = 0.5
-"""Time between two checks of a model in this process."""
+"""Time between two checks whether a model in this process hangs."""
 
 
 class ProcessDied(TollboxError):
-    """A worker's process died, or ran out of memory, and could not be replaced."""
+    """A worker's process that died or ran out of memory, and could not be replaced."""
 
 
 class ModelHangs(TollboxError):
-    """The time limit was reached, and a model does not answer."""
+    """A model that does not answer after the time limit is reached."""
 
 
 def run_study(
@@ -64,9 +64,9 @@ def run_study(
     tell: function that is called with each event (`tollbox.studies.events.Event`).
     time_limit: seconds after which the run stops; it can be resumed. A model that hangs in this
         process is not stopped.
-    force_workers: start all processes that the study requests, even if they are more than cores.
+    force_workers: start all processes that the study requests, even if there are fewer cores.
     shard: "K/N" runs part K of N only; `merge_parts` merges all parts into one folder.
-    executor: `tb.studies.RayWorkers`, for a Ray cluster instead of processes of this machine.
+    executor: `tb.studies.RayWorkers`, for a Ray cluster instead of processes on this machine.
     """
     require(isinstance(study, Study), "study", study, "a tb.Study, as of tb.Study.from_toml")
     check_seconds("time_limit", time_limit)
@@ -109,7 +109,7 @@ def run_folder(
     with StudyStatus(folder) as before:
         record, shards = before.record, len(before.stores)
         left = [store.path for store in before.stores if _has_work(store, options.failed)]
-        left = left or [before.stores[0].path]  # its worker compares the study with the record
+        left = left or [before.stores[0].path]  # its worker still compares study and record
     study = recorded_study(record, files=False) if loaded is None else loaded.study
     loader = Loader(models=loaded.supplied if loaded is not None else {})
     workers = len(left)
@@ -145,7 +145,7 @@ def _has_work(store: Store, failed: bool) -> bool:
 def _watch(
     coordinator: Coordinator, on_hang: Callable[[str], None], finished: threading.Event
 ) -> None:
-    """Watch the single worker, which runs in another thread of this process."""
+    """Call `on_hang` if the single worker, which runs in another thread, is overdue."""
     while not finished.wait(CHECK_SECONDS):
         if coordinator.overdue(0):
             on_hang(coordinator.hang_message())

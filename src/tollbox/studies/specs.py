@@ -1,12 +1,12 @@
-"""What a study is made of: images, models, attacks, prices, goal and detector; nothing is loaded.
+"""The specifications of a study: images, models, attacks, prices, goal and detector, not loaded.
 
-Each class is a table of `schema.py` with what follows from it. `read` makes it from the file, `of`
-from what a user writes in Python.
+Each class is a table of `schema.py` with values derived from it. `read` makes it from the file,
+`of` from what a user writes in Python.
 
 1. If the files of a study must exist, reading checks that they do, and that a list of images can be
-   read, so that a study does not fail at its second model after a night. Otherwise only a CSV of
+   read, so that a study does not fail at its second model hours later. Otherwise only a CSV of
    prices and a file of flagged classes are read.
-2. Names of models, attacks and prices are unique, since results are found by them.
+2. Names of models, attacks and prices are unique, since results are looked up by name.
 3. A price is c* (a number that is 0 or more, or inf) or a CSV of prices (data/price_tables.py). An
    entry of `prices` is the price itself with the limits at the top of the file, or a table with
    `ratio` and its own limits. `inf` removes a limit.
@@ -44,7 +44,7 @@ from .toml import Item, shown
 
 @dataclass(frozen=True)
 class ImagesSpec(schema.ImagesTable):
-    """The images of a study: all of a source or some of them, in an order."""
+    """The images of a study: all or some of the images of a source, in a given order."""
 
     function: str | None = None
     """module:function that returns the images, if they come from one; `path` has the same text."""
@@ -55,12 +55,12 @@ class ImagesSpec(schema.ImagesTable):
 
     @property
     def resizing(self) -> Resizing | None:
-        """How images get the size that the models take."""
+        """The resizing that gives images the size that the models take, if there is any."""
         return Resizing.of(self.resize, self.crop, self.interpolation)
 
     @classmethod
     def of(cls, source: str, *, folder: Path = Path(), **settings: Any) -> ImagesSpec:
-        """Make it from a path, relative to `folder`, or module:function, and its other fields."""
+        """Make one from a path, relative to `folder`, or module:function, and the other fields."""
         path = folder / source
         if is_function(source) and kind_of(path, source, input="images") == "nothing":
             return cls(Path(source), function=source, **settings)
@@ -99,14 +99,14 @@ def _no_labels(items: Mapping[str, Item], why: str) -> FileError:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec(schema.ModelTable):
-    """One model."""
+    """A model of a study, with the settings to run it."""
 
     resolved: str = ""
-    """The source as it is found from the current folder."""
+    """The source, resolved from the current folder."""
 
     @classmethod
     def of(cls, source: str, *, folder: Path = Path(), **settings: Any) -> ModelSpec:
-        """Make it from a file, relative to `folder`, or a name of a model, and its other fields."""
+        """Make one from a file, relative to `folder`, or a model's name, and the other fields."""
         resolved, file = _resolved(source, folder, "model")
         name = settings.pop("name", "") or (short_name(source) if file is None else file.stem)
         return cls(source=source, name=name, resolved=resolved, **settings)
@@ -119,7 +119,7 @@ class ModelSpec(schema.ModelTable):
 
 
 def _resolved(source: str, folder: Path, input: str) -> tuple[str, Path | None]:
-    """Return a source as it is found from the current folder, and its file, unless it is a name."""
+    """Return a source, resolved from the current folder, and its file; None if it is a name."""
     path = folder / source
     if is_model_name(source) and kind_of(path, source, input=input) == "nothing":
         return located(source, folder), None
@@ -145,11 +145,11 @@ class SurrogateSpec(schema.SurrogateTable):
     """Your own networks, whose gradients an attack may use."""
 
     resolved: tuple[str, ...] = ()
-    """Each source as it is found from the current folder."""
+    """The sources, resolved from the current folder."""
 
     @classmethod
     def of(cls, *sources: str, folder: Path = Path(), **settings: Any) -> SurrogateSpec:
-        """Make it from files, relative to `folder`, or names of models."""
+        """Make one from files, relative to `folder`, or names of models, and the other fields."""
         resolved = (_resolved(one, folder, "surrogate")[0] for one in sources)
         return cls(sources=sources, resolved=tuple(resolved), **settings)
 
@@ -164,17 +164,17 @@ class SurrogateSpec(schema.SurrogateTable):
 
 @dataclass(frozen=True, kw_only=True)
 class AttackSpec(schema.AttackTable):
-    """One attack: a preset with some of its fields changed."""
+    """An attack of a study: a preset, possibly with changed fields."""
 
     surrogate: SurrogateSpec | None = None
     attack: Attack
     """The attack without its surrogate, which is not loaded."""
     overrides: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """The changed fields, as the file has them."""
+    """The changed fields, as written in the file."""
 
     @classmethod
     def of(cls, name: str, surrogate: SurrogateSpec | None = None) -> AttackSpec:
-        """Make it from an unchanged preset."""
+        """Make one from an unchanged preset."""
         found = described(name.lower(), surrogate is not None)
         return cls(preset=found.name, name=found.name, surrogate=surrogate, attack=found.attack)
 
@@ -204,7 +204,7 @@ class AttackSpec(schema.AttackTable):
 
     @property
     def described(self) -> Preset:
-        """What is known of its preset."""
+        """The description of its preset."""
         return described(self.preset, self.surrogate is not None)
 
 
@@ -216,7 +216,7 @@ class Tariff:
     prices: Prices
     limits: Limits
     file: Path | None = None
-    """The CSV with the prices, if they are from one."""
+    """The CSV with the prices, if they come from one."""
 
     def __post_init__(self) -> None:
         self.limits.check(self.prices)
@@ -225,7 +225,7 @@ class Tariff:
     def of(
         cls, price: float | str, *, name: str = "", folder: Path = Path(), **limits: float
     ) -> Tariff:
-        """Make it from c*, or a CSV of prices relative to `folder`, and the fields of `Limits`."""
+        """Make one from c*, or a CSV of prices relative to `folder`, and the fields of `Limits`."""
         if isinstance(price, str):
             file = folder / price
             prices = prices_from(str(file) if price.strip() else price)
@@ -237,7 +237,7 @@ class Tariff:
 
     @classmethod
     def read(cls, item: Item, top: Mapping[str, Item]) -> Tariff:
-        """Read an entry of `prices`; limits that it does not have are those of the top."""
+        """Read an entry of `prices`; limits that it lacks come from the top of the file."""
         entry = {"ratio": item}
         if isinstance(item.value, dict):
             _, entry = schema.read(schema.PriceTable, item)
@@ -268,7 +268,7 @@ class GoalSpec(schema.GoalTable):
     """The class to reach, the images to start from, the flagged classes, and the mask."""
 
     flagged_file: Path | None = None
-    """The file that lists the flagged classes, if they are from one."""
+    """The file that lists the flagged classes, if they come from one."""
 
     def __post_init__(self) -> None:
         check_goal(self.target, self.start)
@@ -295,7 +295,7 @@ class GoalSpec(schema.GoalTable):
 
 @dataclass(frozen=True)
 class DetectorSpec(schema.DetectorTable):
-    """A detector that is not loaded."""
+    """The detector of a study, not loaded."""
 
     def __post_init__(self) -> None:
         if not is_function(self.source):
@@ -306,7 +306,7 @@ class DetectorSpec(schema.DetectorTable):
 
     @cached_property
     def terms(self) -> Detection:
-        """The price and the limit of alarms, without the detector."""
+        """The price of an alarm and the limit on alarms, without the detector."""
         return Detection(RecordedAlarms(), self.alarm_price, self.max_alarms)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The state of a study, from its stores alone; fast, since it needs no torch."""
+"""The state of a study, read from its stores alone; fast, since it needs no torch."""
 
 from __future__ import annotations
 
@@ -26,14 +26,12 @@ from .store.store import open_shards
 
 
 def counts_in_median(stop: Stop) -> bool:
-    """Return whether the image was attacked, and the run not cut short."""
+    """Return whether the image was attacked and the run was not cut short."""
     return stop.attacked and not stop.cut_short
 
 
 @dataclass(frozen=True)
 class SeriesStatus:
-    """The state of a series."""
-
     name: str
     cells: int
     done: int
@@ -42,12 +40,12 @@ class SeriesStatus:
     median: float
     """Median of the final distances; NaN if no cell counts yet."""
     counted: int
-    """Number of cells that the median is over."""
+    """Number of cells that count in the median."""
     without_point: Mapping[Stop, int]
-    """Number of these cells without an adversarial point, by why they ended."""
+    """Number of these cells without an adversarial point, by the reason why they stopped."""
     norm: Metric
     alarms: int | None = None
-    """Number of alarms of all cells; None without a detector."""
+    """Number of alarms in all cells; None without a detector."""
     first_alarm: float = math.nan
     """Median number of queries up to the first alarm, over cells with one."""
 
@@ -59,13 +57,13 @@ class Failure:
     reason: str
     cells: int
     series: int
-    """Number of the series that the first is in."""
+    """Number of the series of the first cell."""
     image: str
     seed: int
 
 
 class StudyStatus:
-    """The stores of a study, open for reading. Use it as a context, or `close` it."""
+    """The stores of a study, open for reading. Use it as a context manager, or `close` it."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = path_of(folder, "folder")
@@ -89,7 +87,7 @@ class StudyStatus:
         return sum(len(store.results()) for store in self.stores)
 
     def finished(self) -> list[End]:
-        """Return how each finished cell ended, in the order of the grid."""
+        """Return the outcome of each finished cell, in the order of the grid."""
         return sorted(end for store in self.stores for end in store.results())
 
     def status(self) -> list[SeriesStatus]:
@@ -119,7 +117,7 @@ class StudyStatus:
         return found
 
     def failures(self) -> list[Failure]:
-        """Return the failed cells by their recorded reason, the most frequent one first."""
+        """Return the failed cells grouped by recorded reason, the most frequent reason first."""
         groups = defaultdict[str, list[End]](list)
         for end in self.finished():
             if end.stop.failed:
@@ -150,32 +148,32 @@ class StudyStatus:
 
     @property
     def warnings(self) -> list[str]:
-        """Findings of the check of the models, and warnings of results, each once."""
+        """Findings of the model check, and warnings in results, each once."""
         carried = {text for end in self.finished() for text in end.warnings}
         return [finding.rstrip(".") for finding in self.record.findings] + sorted(carried)
 
     @property
     def kept(self) -> list[str]:
-        """Sentences on the images of each model, if it does not have all of them."""
+        """Sentences about the images of each model, if it does not have all of them."""
         return [] if self.record.kept is None else self.record.kept.sentences
 
     @property
     def sizes(self) -> list[str]:
-        """A sentence on how images got their size, if they were resized or cropped."""
+        """A sentence about how images got their size, if they were resized or cropped."""
         return [] if self.record.resizing is None else [f"Images are {self.record.resizing}."]
 
     @property
     def detector(self) -> list[str]:
-        """Sentences on the detector and its rates on benign queries."""
+        """Sentences about the detector and its alarm rates on benign queries."""
         return [] if self.record.detector is None else self.record.detector.sentences
 
     @property
     def exactness(self) -> list[str]:
-        """Sentences on whether repeated runs of each model agree bit for bit."""
+        """Sentences about whether repeated runs of each model agree bit for bit."""
         return per_model({name: self.exactness_of(name).sentence for name in self.record.models})
 
     def exactness_of(self, model: str) -> Exactness:
-        """Return what was found of a model, and whether it held until now."""
+        """Return the exactness found for a model, and whether it has held until now."""
         per_model = len(self.record.series) * self.record.width // len(self.record.models)
         number = [*self.record.models].index(model)
         ends = (end for end in self.finished() if end.cell // per_model == number)

@@ -1,10 +1,10 @@
 """A study: models, attacks, prices and images, read from a TOML file or made in memory.
 
-1. All that can be checked without loading an image or a model is checked when the file is read.
-2. Relative paths start from the folder of the study file. A module of `module:function` may be
+1. Everything that can be checked without an image or a model is checked when the file is read.
+2. Relative paths start from the folder of the study file. The module of `module:function` may be
    there as well.
 3. A study is a value: the same text in the same folder is the same study.
-4. A study made in memory gets a text from which an equal study is read. Every price, model and
+4. A study made in memory gets a text from which an equal study can be read. Every price, model and
    attack is a table, keys with their default values are left out, and paths below the study's
    folder are relative to it.
 """
@@ -49,7 +49,7 @@ def study_text(study: Study) -> str:
 
 
 def table_lines(values: Mapping[str, Any], folder: Path, prefix: str = "") -> Iterator[str]:
-    """Return the lines of a table; tables inside it have dotted keys."""
+    """Yield the lines of a table; tables inside it get dotted keys."""
     for key, value in values.items():
         if isinstance(value, Mapping):
             yield from table_lines(value, folder, f"{prefix}{key}.")
@@ -58,7 +58,7 @@ def table_lines(values: Mapping[str, Any], folder: Path, prefix: str = "") -> It
 
 
 def toml_value(value: Any, folder: Path) -> str:
-    """Return a value as TOML writes it; a path below `folder` is relative to it."""
+    """Return a value in TOML syntax; a path below `folder` is written relative to it."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float):
@@ -89,7 +89,7 @@ KEYS: Mapping[str, Key] = {
     "images": ("images", "path"),
     "detector": ("detector", "source"),
 }
-"""The key that an argument comes from, by the argument's name."""
+"""Key that an argument comes from, by the argument's name."""
 MODEL_KEYS = {"model": ("source",), **{each.name: (each.name,) for each in keys(ModelTable)}}
 """The same within a table of [[models]]."""
 SURROGATE_INPUTS = {
@@ -97,18 +97,18 @@ SURROGATE_INPUTS = {
     "mean": "surrogate_mean",
     "std": "surrogate_std",
 }
-"""Arguments of the loader, as they are called if it loads a surrogate."""
+"""Names in messages for the loader's arguments when it loads a surrogate."""
 ATTACK_KEYS = {
     "surrogate": ("surrogate",),
     "surrogate_mean": ("surrogate", "mean"),
     "surrogate_std": ("surrogate", "std"),
 }
-"""The keys of these within a table of [[attacks]]."""
+"""Keys of these arguments within a table of [[attacks]]."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """A study, checked."""
+    """A checked study: its models, attacks, prices and images, and how to run it."""
 
     name: str
     images: ImagesSpec
@@ -128,9 +128,9 @@ class Study:
     where: str = "a study made in memory"
     """Name of the study in messages: the path as the user typed it."""
     text: str = ""
-    """The text of its file. That of a study made in memory is written (`study_text`)."""
+    """Text of the study file; `study_text` writes it for a study made in memory."""
     in_memory: bool = field(default=False, compare=False)
-    """Whether its text was written, so that messages do not refer to lines and keys of it."""
+    """Whether `study_text` wrote the text, so that messages do not refer to its lines and keys."""
 
     def __post_init__(self) -> None:
         checked: dict[str, Any] = {"norm": norm_of(self.norm)}
@@ -169,7 +169,7 @@ class Study:
             if name not in top:
                 raise source.error((), f"there is no {name}: expected {example}; add it.")
         values = {"name": Path(where).stem or "study", **read_given(StudyTable, top)}
-        for name in ("prices", *LIMITS):  # which belong to the tariffs
+        for name in ("prices", *LIMITS):  # these belong to the tariffs
             values.pop(name, None)
         if "device" in top:
             _check_device(top["device"])
@@ -197,17 +197,17 @@ class Study:
 
     @property
     def source(self) -> Source:
-        """The text, to report where in it something is wrong."""
+        """The text, to locate errors in it."""
         return Source(self.where, self.text)
 
     @contextmanager
     def reporting(
         self, otherwise: Key = (), spec: ModelSpec | AttackSpec | Tariff | None = None
     ) -> Iterator[None]:
-        """While entered, report an InputError about an argument at the key that it comes from.
+        """Return a context that reports an InputError about an argument at the argument's key.
 
-        It is at the key `otherwise` if it comes from none. `spec` is the model, attack or price
-        that it concerns.
+        An argument without a key is reported at `otherwise`. `spec` is the model, attack or price
+        that the error concerns.
         """
         table: Key = ()
         found, subject = dict(KEYS), ""
@@ -232,7 +232,7 @@ class Study:
 
 
 def _check_device(item: Item) -> None:
-    """Raise FileError unless torch knows the kind of device; it need not be present."""
+    """Raise FileError unless torch knows the kind of device; the device need not be present."""
     try:
         kind = torch.device(item.value).type
     except RuntimeError:

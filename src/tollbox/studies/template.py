@@ -1,7 +1,7 @@
 """A study file to start from, with every key explained in a comment; `tollbox init` writes it.
 
-1. It is a valid study of the given model and images. A key behind a # has its default, and can be
-   used as it is if the file that it names exists.
+1. It is a valid study of the given model and images. A commented-out key has its default, and can
+   be uncommented as it is if the file that it names exists.
 2. Comments are plain text in lines of at most 100 characters, whatever names are in them.
 """
 
@@ -33,12 +33,12 @@ ATTACKS = {
 
 @dataclass(frozen=True)
 class Template:
-    """What is known of the study; the rest is left to be filled in."""
+    """The known parts of a study file; the user fills in the rest."""
 
     file: str
     top: Mapping[str, Any] = field(default_factory=dict)
     images: Mapping[str, Any] = field(default_factory=lambda: {"path": Path("images")})
-    """Keys of [images]; paths are from the file's folder."""
+    """Keys of [images]; paths start from the file's folder."""
     model: Mapping[str, Any] = field(default_factory=lambda: {"source": Path("model.pt2")})
     about_images: str = "To be filled in: your own folder or file."
     about_model: str = "To be filled in: your own model."
@@ -88,7 +88,7 @@ class Template:
 def table_lines(
     table: type, values: Mapping[str, Any], examples: Mapping[str, str] | None = None
 ) -> Iterator[str]:
-    """Return each key with its value, or behind a # with an example, and with its help."""
+    """Yield each key with its value, or commented out with an example, and with its help."""
     for each in keys(table):
         value = values.get(each.name)
         text = f"{each.name} = {'' if value is None else toml_value(value, Path())}"
@@ -107,5 +107,5 @@ def _comment(text: str) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Return a text without line breaks and other characters that TOML cannot hold."""
+    """Return a text with `?` for line breaks and other characters that are not printable."""
     return "".join(each if each.isprintable() else "?" for each in text)

@@ -3,8 +3,8 @@
 1. Nothing is converted: `true` and "5" are not numbers, and 5.0 is not a whole number. NaN is
    refused everywhere. Whole numbers have at most 64 bits, as in TOML.
 2. Text is not empty and has no control characters, so that it can be a path, a name, a message.
-3. An unknown key is refused with the closest known key. A key of the top of the file that is found
-   inside a table is reported as such, since everything after a [table] belongs to that table.
+3. An unknown key is refused with the closest known key. A key from the top of the file that is
+   found inside a table is reported as such, since everything after a [table] belongs to that table.
 
 `tomllib` returns values without their lines. The line of a key is the first one after which the
 text, cut there and completed, has the key (`line_of`). A key that is not found has no line.
@@ -27,10 +27,10 @@ from ..data.tables import LARGEST, in_a_line, kind_of, shortened
 from ..errors import FileError, InputError, UnknownNameError
 
 Key = tuple[str | int, ...]
-"""Names of tables and keys, and positions in lists from 0 on: ("attacks", 1, "search", "tau")."""
+"""Names of tables and keys, and positions in lists, from 0: ("attacks", 1, "search", "tau")."""
 
 MOST_NESTED = 3
-"""Maximum number of lists and inline tables around each other that may end on a later line."""
+"""Maximum depth of nested lists and inline tables that end on a later line."""
 CLOSINGS = [
     f"\n{quotes}\n{''.join(brackets)}"
     for depth in range(MOST_NESTED + 1)
@@ -41,7 +41,7 @@ CLOSINGS = [
 
 
 def line_of(text: str, key: Key) -> int | None:
-    """Return the line, counted from 1, of a key, table or list entry of a TOML text, if any."""
+    """Return the line, from 1, of a key, table or list entry in a TOML text; None if not found."""
     lines = text.split("\n")
 
     def found(count: int) -> bool:
@@ -107,7 +107,7 @@ def parsed(text: str, where: str) -> dict[str, Any]:
         raise _syntax_error(str(error), text, where) from None
     except RecursionError:
         raise FileError(f"{where} is nested too deeply", expected="a study file") from None
-    except ValueError as error:  # a number of too many digits
+    except ValueError as error:  # a number with too many digits
         raise FileError(f"{where} cannot be read as TOML: {in_a_line(error)}.") from None
 
 
@@ -161,7 +161,7 @@ def table_name(key: Key) -> str:
 
 
 def shown(value: Any) -> str:
-    """Return a value as TOML writes it, short enough for a message."""
+    """Return a value in TOML syntax, or its kind, short enough for a message."""
     if isinstance(value, str):
         return repr(shortened(value))
     if isinstance(value, int) and value.bit_length() > 64:
@@ -175,7 +175,7 @@ def shown(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Source:
-    """A TOML text with what is needed to report where something in it is wrong."""
+    """A TOML text with the information needed to locate errors in it."""
 
     where: str
     text: str
@@ -184,7 +184,7 @@ class Source:
     folder: Path = Path()
     """Folder that relative paths start from."""
     files: bool = True
-    """Whether the files that it names must exist."""
+    """Whether the files that the text names must exist."""
 
     def error(self, key: Key, message: str) -> FileError:
         """Return an error at the line of a key, or of the closest table around it."""
@@ -196,7 +196,7 @@ class Source:
     def about(
         self, error: InputError, keys: Mapping[str, Key], otherwise: Key = (), table: Key = ()
     ) -> FileError:
-        """Return an error about an argument as an error about its key among `keys`.
+        """Return an error about an argument as an error about the argument's key in `keys`.
 
         The error is at the key `otherwise` if it concerns none of them. Keys of `table` are named
         without the table.
@@ -225,7 +225,7 @@ class Item:
 
     @contextlib.contextmanager
     def reporting(self, keys: Mapping[str, Key]) -> Iterator[None]:
-        """While entered, report an InputError without a place at its key among `keys`, or here."""
+        """Return a context that reports an InputError without a line at its key, or else here."""
         try:
             yield
         except InputError as error:
@@ -276,7 +276,7 @@ class Item:
         return self.value
 
     def path(self, expected: str, kinds: tuple[str, ...] = ("file",)) -> Path:
-        """Return a path; where files must exist, it must be one of `kinds` of `kind_of`."""
+        """Return a path; if files must exist, its `kind_of` must be one of `kinds`."""
         path = self.source.folder / self.text(f"{expected}, as a path in quotes")
         if self.source.files and self.kind_at(path) not in kinds:
             raise self.missing(path, expected)
@@ -311,7 +311,7 @@ class Item:
         return {k: Item(self.source, (*self.key, k), v) for k, v in self.value.items()}
 
     def check_names(self, known: Iterable[str], kind: str) -> None:
-        """Raise for the first name of this table that is unknown; `kind` says what it names."""
+        """Raise FileError for the first unknown name in this table; `kind` says what it names."""
         names = frozenset(known)
         for name in (each for each in self.value if each not in names):
             message = str(UnknownNameError(kind, shortened(name), names))

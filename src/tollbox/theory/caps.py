@@ -1,17 +1,17 @@
-"""Closed forms of the paper: caps, the overshoot omega*, the initial cosine, and the schedule.
+"""Closed forms from the paper: caps, the overshoot omega*, the initial cosine, and the schedule.
 
 Let u be uniform on the unit sphere of R^d, g the unit normal of a locally linear boundary, and
 x = omega cos(alpha) / delta the overshoot in units of the sampling radius. Then
 
     p(x) = P(<g, u> >= -x) = 1/2 + sign(x)/2 I_{x^2}(1/2, (d-1)/2)          cap lemma
 
-is the share of low-cost answers (I: regularised incomplete beta function). The estimate is best for
+is the share of low-cost answers (I: regularised incomplete beta function). An estimate is best for
 its cost at the x that maximises
 
     log J(x) = (d-1) log(1 - x^2) - log p - log(1-p) - log(c* - (c*-1) p)    optimal parameters
 
-In units s = x sqrt(d) the optimum depends little on d. There is one maximum x*, where the slope of
-log J is 0. Below c* = 1 the cheap side is the source class, and the problem is mirrored:
+In units s = x sqrt(d), the optimum depends little on d. There is one maximum x*, where the slope of
+log J is 0. Below c* = 1, flagged answers are the cheaper ones, and the problem is mirrored:
 x*(c*) = -x*(1/c*).
 """
 
@@ -27,9 +27,9 @@ from scipy.special import betainc, betaincc, gammaln
 from ..core.validation import expect
 
 LEAST_COMPLEMENT = 1e-290
-"""No optimum lies where 1 - p is below this value; a larger c* counts as its inverse."""
+"""Minimum of 1 - p at an optimum; its inverse is the maximum of the mirrored ratio 1/c*."""
 LARGEST_ATANH = 18.0
-"""Upper end of v in the search for x = tanh(v), which resolves x near 0 and near 1 equally."""
+"""Maximum v in the search for x = tanh(v), which resolves x near 0 and near 1 equally well."""
 
 
 def cap_probability(x: float, d: int) -> float:
@@ -40,7 +40,7 @@ def cap_probability(x: float, d: int) -> float:
 
 
 def cap_complement(x: float, d: int) -> float:
-    """Return 1 - p(x), accurately where it is tiny."""
+    """Return 1 - p(x), accurately even where it is tiny."""
     if x < 0:
         return cap_probability(-x, d)
     if x * x < 0.5:
@@ -54,7 +54,7 @@ def _log_rest(x: float) -> float:
 
 
 def log_objective(x: float, d: int, ratio: float) -> float:
-    """Return log J of the optimal-parameters theorem at overshoot x and cost ratio c*."""
+    """Return log J from the optimal-parameters theorem at overshoot x and price ratio c*."""
     high, low = cap_complement(x, d), cap_probability(x, d)
     if high <= 0 or low <= 0 or abs(x) >= 1:
         return -math.inf
@@ -88,7 +88,7 @@ def optimal_overshoot(ratio: float, d: int) -> float:
 
 
 def optimal_queries(cost: float, ratio: float, d: int) -> float:
-    """Return n*, the number of queries of an estimate with expected cost `cost` at x*."""
+    """Return n*, the number of queries in an estimate with expected cost `cost` at x*."""
     x = optimal_overshoot(ratio, d)
     return cost / (ratio * cap_complement(x, d) + cap_probability(x, d))
 
@@ -100,7 +100,7 @@ def initial_cosine(d: int) -> float:
 
 
 def scheduled_cosine(t: int, first: float, m: float) -> float:
-    """Return cos(alpha_t) of the overshooting scheduler: 1 - (1 - cos alpha_1) t^-m."""
+    """Return cos(alpha_t) from the overshooting scheduler: 1 - (1 - cos alpha_1) t^-m."""
     return 1 - (1 - first) * math.pow(t, -m)
 
 
@@ -122,10 +122,10 @@ def objective(x: float, d: int, queries: float, beta: float | None = None) -> fl
 
 
 def expected_cosine(x: float, d: int, queries: float, beta: float | None = None) -> float:
-    """Return the expected cosine of an estimate with the true normal: J / sqrt(1 + J^2).
+    """Return the expected cosine between an estimate and the true normal: J / sqrt(1 + J^2).
 
-    J is the mean along the normal over the length of the orthogonal part; the theorem takes that
-    for the whole length, which agrees for J much smaller than 1.
+    J is the mean along the normal over the length of the orthogonal part. The theorem uses the
+    latter as the whole length, which agrees for J much smaller than 1.
     """
     j = objective(x, d, queries, beta)
     return j / math.sqrt(1 + j * j)

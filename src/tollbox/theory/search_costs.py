@@ -1,15 +1,15 @@
 """Search costs: which bin a search queries next, and its exact expected cost.
 
 A search is over m bins, and the boundary is equally likely in each. T(0) is known to be adversarial
-and T(m) to be the source; neither is queried. A query at k costs c* and leaves the first k bins if
-its answer is flagged; otherwise it costs 1 and leaves the other m - k:
+and T(m) to be flagged; neither is queried. A query at k costs c* and leaves the first k bins if its
+answer is flagged; otherwise it costs 1 and leaves the other m - k:
 
     C(m) = k/m (C(k) + c*) + (1 - k/m) (C(m-k) + 1),    C(1) = 0
 
-- Binary search has k = ceil(m/2), asymmetric search (Algorithm 1) k = ceil(m / (c*+1)).
-- The cost-optimal search has the k that minimises C; its share k/m tends to q = x^c*, x + x^c* = 1.
-- A line search of s stages (egg dropping) queries step, 2 step, ... up to the first flagged answer,
-  and continues within the last step with one stage fewer: at most s flagged answers.
+- Binary search uses k = ceil(m/2), and asymmetric search (Algorithm 1) k = ceil(m / (c*+1)).
+- The cost-optimal search uses the k that minimises C; k/m tends to q = x^c*, where x + x^c* = 1.
+- A line search with s stages (egg dropping) queries step, 2 step, ... up to the first flagged
+  answer, and continues within the last step with one stage fewer: at most s flagged answers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def split(width: int, ratio: float) -> int:
 
 def expected_search_cost(bins: int, ratio: float, split_ratio: float | None = None) -> float:
     """Return the expected cost of asymmetric search over `bins` bins, by the recursion. The search
-    plans with `split_ratio`, by default c*: 1 is binary search."""
+    plans with `split_ratio`, which defaults to c*; a value of 1 means binary search."""
     planned = ratio if split_ratio is None else split_ratio
     splits: dict[int, int] = {}
     pending = [bins]
@@ -46,9 +46,9 @@ def expected_search_cost(bins: int, ratio: float, split_ratio: float | None = No
                 pending += (k, width - k)
     cost: dict[int, float] = {}
     for width, k in sorted(splits.items()):
-        if k <= 1:  # and 1 in all narrower intervals: bin after bin
+        if k <= 1:  # as in all narrower intervals: bin after bin
             cost[width] = _one_by_one(width, 1, ratio)
-        elif k == width - 1:  # the same from the source's end
+        elif k == width - 1:  # the same from the flagged end
             cost[width] = _one_by_one(width, ratio, 1)
         else:
             flagged, passed = k * (cost[k] + ratio), (width - k) * (cost[width - k] + 1)
@@ -63,7 +63,7 @@ def _one_by_one(width: int, each: float, last: float) -> float:
 
 def line_step(width: int, stages: int) -> int:
     """Return the step of a line search with `stages` stages left in an interval of `width` bins:
-    ceil(width / b), b the smallest integer with b^stages >= width; 1 in the last stage."""
+    ceil(width / b), where b is the smallest integer with b^stages >= width; 1 in the last stage."""
     require(stages >= 1, "stages", stages, "1 or more")
     if stages == 1 or width <= 1:
         return 1
@@ -83,7 +83,7 @@ def expected_line_search_cost(bins: int, ratio: float, stages: int = 1) -> float
 
 @lru_cache(maxsize=1024)
 def _line_answers(width: int, stages: int) -> tuple[int, int]:
-    """Return the low-cost and flagged answers of a line search, summed over all boundaries."""
+    """Return the counts of low-cost and flagged answers, summed over all boundary positions."""
     if width <= 1:
         return 0, 0
     step = line_step(width, stages)
@@ -104,14 +104,14 @@ def optimal_share(ratio: float) -> float:
     expect(0 < ratio < math.inf, f"c* = {ratio:g}", "a finite ratio above 0")
     if ratio < 1:
         return 1 - optimal_share(min(1 / ratio, 1e300))
-    # log q = c* log(1 - q), in log q: as precise at c* = 1e9 as at 2
+    # log q = c* log(1 - q), solved for log q: as precise at c* = 1e9 as at 2
     log_q = brentq(lambda y: y - ratio * math.log1p(-math.exp(y)), -720.0, math.log(0.6))
     return math.exp(float(log_q))
 
 
 @dataclass(frozen=True)
 class OptimalSplits:
-    """The cost-optimal search over up to n bins, exactly.
+    """The exact cost-optimal search for every number of bins up to n.
 
     A search is a binary tree whose leaves are the bins, and whose branches cost 1 (adversarial)
     and c* (flagged). The best tree for m + 1 equally likely leaves is the best for m with its
@@ -152,7 +152,7 @@ def optimal_splits(bins: int, ratio: float) -> OptimalSplits:
 def optimal_search_cost(bins: int, ratio: float) -> float:
     """Return the expected cost of the cost-optimal search over `bins` bins, without a table. The
     inner nodes of its tree, the queries, are the bins - 1 possible nodes that cost least to reach.
-    Each adds the cost of reaching it, and 1 + c*."""
+    Each adds the cost of reaching it plus 1 + c*."""
     if ratio < 1:
         return ratio * optimal_search_cost(bins, 1 / ratio)
     if bins == 1:

@@ -1,4 +1,4 @@
-"""Worker processes: the same cells or studies over several processes of this machine."""
+"""Worker processes: cells or a study distributed over several processes on this machine."""
 
 from .pool import Workers
 

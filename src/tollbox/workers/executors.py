@@ -1,20 +1,20 @@
-"""Executors run jobs: in this process, in other processes, or on other machines.
+"""Executors of jobs: in this process, in other processes, or on other machines.
 
-1. A job is a function of (shared, link); what it returns is its value. To run in another process it
+1. A job is a function of (shared, link), and its result is its value. To run in another process it
    must be picklable, and so must everything that passes through its link.
-2. `run` yields the end of each job. A job that fails does not stop the others; the caller decides.
+2. `run` yields a `JobEnd` for each job. A job that fails does not stop the others: callers decide.
    Pools also yield None after each report, so that the caller can pass results on as they arrive.
 3. With a `LossPolicy`, a job whose process dies or runs out of memory may continue in another one.
-4. The caller may abandon `run` early. The jobs are stopped, every `ask` is answered with None, and
-   the processes are ready for the next run.
+4. The caller may abandon `run` early. Its jobs are then stopped, every `ask` is answered with
+   None, and the processes are ready for the next run.
 
 `SameProcess` runs jobs one after another. A `WorkerPool` gives each job to the next free worker:
 `ProcessPool` (`process.py`) on this machine, and `RayPool` (`studies/ray.py`) on a cluster.
 
 Each message is a tuple that starts with its kind. A worker receives "job", "answer", "stop" and
-"close". It sends "ready" or "failed" (the shared object cannot be loaded), "report", "ask", and at
-the end of a job "value", "error" or "memory" (an error: out of memory). The handle of a worker adds
-"died".
+"close". It sends "ready" or "failed" (the shared object cannot be loaded), "report", "ask", and
+when a job is over "value", "error" or "memory" (out of memory, also while loading). The handle of a
+worker adds "died".
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def within_cores(count: int, force: bool) -> int:
 
 
 def fewer_notice(workers: int, work: int, force: bool, switch: str) -> str | None:
-    """Return a notice if there are fewer cores than `workers`, of which at most `work` are needed;
-    None otherwise. The notice names `switch` as the option that lifts the limit."""
+    """Return a notice if there are fewer cores than workers for `work` pieces of work; None
+    otherwise, or with `force`. The notice names `switch` as the option that lifts the limit."""
     if within_cores(min(workers, work), force) == min(workers, work):
         return None
     machine = f"this machine has {cores()} core{'s' * (cores() > 1)}"
@@ -69,12 +69,12 @@ class Link:
     """The only connection between a job and its caller."""
 
     report: Callable[[Any], None]
-    """Says what happened."""
+    """Function that sends an event to the caller."""
     ask: Callable[[Any], Any]
-    """Sends a request, and waits for the answer."""
+    """Function that sends a request to the caller, and waits for the answer."""
     on_stop: Callable[[Callable[[Stop], None]], None]
-    """Takes a function to call when the job should stop, or now if it should already. It may be
-    called in another thread, and more than once."""
+    """Function that registers a callback for when the job should stop, or calls it now if it should
+    already. The callback may run in another thread, and more than once."""
 
 
 Job = Callable[[Any, Link], Any]
@@ -82,13 +82,13 @@ Job = Callable[[Any, Link], Any]
 
 @dataclass(frozen=True)
 class JobEnd:
-    """The end of the job with number `job`: its value, its error, or how its process died."""
+    """The outcome of job number `job`: its value, its error, or how its process died."""
 
     job: int
     value: Any = None
     error: Exception | None = None
     died: str = ""
-    """Such as "signal 9"; empty if the process did not die."""
+    """How the process died, such as "signal 9"; empty if it did not."""
 
 
 @dataclass
@@ -111,19 +111,19 @@ class Stopper:
 
 
 class Loss(NamedTuple):
-    """The loss of the process of a job."""
+    """The loss of a job's process."""
 
     job: int
     how: str
-    """How the process died, or what it had no memory for."""
+    """How the process died, or the text of its out-of-memory error."""
     memory: bool
     """Whether the process reported that it ran out of memory."""
     alone: bool
-    """Whether the process was the only one since it started."""
+    """Whether the process has been the only one since it started."""
 
 
 class OnLoss(enum.Enum):
-    """What happens to a job that lost its process."""
+    """The decision about a job that lost its process."""
 
     NOW = "continues at once, in a new process if none is free"
     LATER = "continues when a process is free; there is one process fewer"
@@ -141,7 +141,7 @@ class LossPolicy(Protocol):
 
 
 class SameProcess:
-    """Jobs one after another in this process. The error of a job is raised unchanged."""
+    """An executor of jobs one by one in this process. A job's error is raised unchanged."""
 
     def __init__(self, shared: Any = None) -> None:
         self._shared = shared
@@ -161,14 +161,14 @@ class SameProcess:
 
 
 Inbox = queue.SimpleQueue[tuple[Any, Any]]
-"""Handles with messages: bytes from the worker, tuples from the handle, None at its end."""
+"""Handles and their messages: bytes from a worker, tuples from a handle, None after the last."""
 
 
 class WorkerHandle(ABC):
-    """A worker process as its pool sees it."""
+    """The pool's handle of a worker process."""
 
     def __init__(self, inbox: Inbox, alone: bool) -> None:
-        """`alone`: there is no other worker, and none will be added."""
+        """`alone`: whether this is the only worker and none will be added."""
         self.alone, self._inbox = alone, inbox
         self.channel = Channel(lambda content: inbox.put((self, content)))
 
@@ -178,7 +178,7 @@ class WorkerHandle(ABC):
 
     @abstractmethod
     def disconnected(self) -> tuple[Any, ...] | None:
-        """Return the last message about a worker whose channel has ended; None if the reason is not
+        """Return the last message about a worker whose channel is closed; None if the reason is not
         known yet."""
 
     @abstractmethod
@@ -186,14 +186,14 @@ class WorkerHandle(ABC):
 
     @abstractmethod
     def end(self) -> None:
-        """Wait until the process has ended, or kill it."""
+        """Wait until the process has exited, or kill it."""
 
 
 Handle = TypeVar("Handle", bound=WorkerHandle)
 
 
 class WorkerPool(ABC, Generic[Handle]):
-    """Workers that run jobs. Use it as a context."""
+    """A pool of workers that run jobs. Use it as a context manager."""
 
     def __init__(self) -> None:
         self._workers: list[Handle] = []
@@ -201,7 +201,7 @@ class WorkerPool(ABC, Generic[Handle]):
 
     @abstractmethod
     def _spawn(self, count: int) -> None:
-        """Start `count` more workers, or as many as possible."""
+        """Start `count` more workers, or fewer if they cannot all be started."""
 
     @abstractmethod
     def _pack(self, job: Job) -> bytes: ...
@@ -219,7 +219,7 @@ class WorkerPool(ABC, Generic[Handle]):
 
     @property
     def count(self) -> int:
-        """Number of workers, without those that died."""
+        """Number of workers, except those that died."""
         return len(self._workers)
 
     def close(self) -> None:
@@ -242,8 +242,8 @@ class WorkerPool(ABC, Generic[Handle]):
         stopper: Stopper,
         policy: LossPolicy | None = None,
     ) -> Generator[JobEnd | None]:
-        """Run all jobs, each in the next free worker. `report` receives the events of the jobs, and
-        `answer` the number of a job and its request."""
+        """Run all jobs, each in the next free worker. `report` receives the events of the jobs.
+        `answer` receives a job's number and request, and returns the answer."""
         contents = [self._pack(job) for job in jobs]
         left, busy = deque(range(len(jobs))), dict[Handle, int]()
 
@@ -272,7 +272,7 @@ class WorkerPool(ABC, Generic[Handle]):
                     try:
                         worker.send("answer", answer(busy[worker], content[0]))
                     except BaseException:
-                        worker.send("answer", None)  # or it would wait for ever
+                        worker.send("answer", None)  # otherwise the worker would wait forever
                         raise
                 elif kind != "ready":
                     job, memory, then = busy.pop(worker), kind == "memory", OnLoss.END
@@ -308,7 +308,7 @@ class WorkerPool(ABC, Generic[Handle]):
     def _messages(
         self, busy: Mapping[Handle, int], policy: LossPolicy | None = None
     ) -> Iterator[tuple[Handle, tuple[Any, ...]]]:
-        """Yield the messages of busy workers while there are any; kill those that are overdue."""
+        """Yield the messages from busy workers until none is busy; kill those that are overdue."""
         next_check = 0.0
         while busy:
             if time.monotonic() >= next_check:
@@ -321,7 +321,7 @@ class WorkerPool(ABC, Generic[Handle]):
                 worker, content = self._inbox.get(timeout=CHECK_SECONDS)
             except queue.Empty:
                 continue
-            if worker not in self._workers:  # messages of a removed worker are ignored
+            if worker not in self._workers:  # messages from a removed worker are ignored
                 continue
             message = pickle.loads(content) if isinstance(content, bytes) else content
             message = message or worker.disconnected()
@@ -331,8 +331,8 @@ class WorkerPool(ABC, Generic[Handle]):
                 self._remove(worker)
 
     def _drain(self, busy: dict[Handle, int]) -> None:
-        """Wait for the jobs of a caller that abandoned them."""
-        for worker in busy:  # whose request may have been lost in an interrupt
+        """Wait until the jobs that the caller abandoned have stopped."""
+        for worker in busy:  # its request may have been lost in an interrupt
             worker.send("answer", None)
         for worker, (kind, *_) in self._messages(busy):
             if kind == "ask":

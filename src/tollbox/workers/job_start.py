@@ -1,12 +1,12 @@
-"""The first lines of a worker process on this machine: it exits when its parent is gone.
+"""The start of a worker process on this machine, which exits when its parent is gone.
 
-1. This file is run as a script and imports nothing of tollbox. What follows, the user's main module
-   and torch, takes seconds, during which the parent may die.
-2. Linux kills the process when the thread that started it ends, also while a library is loaded and
-   no Python code runs. This is requested only if that was the main thread.
-3. For other systems, and for a parent that was gone before, a thread compares the parent's id.
-4. Two messages follow: how to become like the parent, as in `multiprocessing`; and the function to
-   call with the connection and further arguments.
+1. This file is run as a script and imports nothing from tollbox. The imports that follow, of the
+   user's main module and torch, take seconds, during which the parent may die.
+2. Linux kills the process when the thread that started it exits, even while a library is loading
+   and no Python code runs. This is requested only if that thread is the main thread.
+3. For other systems, and for a parent that died before the request, a thread polls the parent's id.
+4. Two messages are read: the preparation data of `multiprocessing`, which set up the process like
+   its parent; and the function to call with the connection, with its further arguments.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def main(handle: int, parent: int, by_main_thread: int) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     threading.Thread(target=_exit_with, args=(parent,), daemon=True).start()
     connection, here = Connection(handle), process.current_process()
-    here._inheriting = True  # type: ignore[attr-defined]  # refuses a main module without its `if`
+    here._inheriting = True  # type: ignore[attr-defined]  # rejects an unguarded main module
     try:
         spawn.prepare(pickle.loads(connection.recv_bytes()))
         function, arguments = pickle.loads(connection.recv_bytes())

@@ -1,13 +1,13 @@
-"""Workers: the same cells over several processes, each with its own engine and copy of the model.
+"""Workers: cells distributed over processes, each with its own engine and copy of the model.
 
 An attack that sends one query at a time keeps a Python process busy before it keeps a model busy.
 Two or three processes fill a GPU, and on a CPU one process per core is faster than threads.
 
 1. A worker requests a cell when it has room; each cell goes to one worker. The results are those of
-   one process (rule 4), exactly so where a row of the network depends only on itself.
+   one process (docs/design.md, rule 4), exactly if a row of the network depends only on itself.
 2. A worker on the CPU gets its share of the threads.
-3. The cells of a worker that dies end as `MODEL_ERROR`, with the reason. If all workers died, the
-   remaining cells end in the same way.
+3. The cells of a worker that dies stop with `MODEL_ERROR` and the reason. If all workers die, the
+   remaining cells stop in the same way.
 4. Processes are spawned: a script that uses them needs `if __name__ == "__main__":`.
 """
 
@@ -34,11 +34,11 @@ from .executors import JobEnd, Link, Stopper, fewer_notice, within_cores
 from .process import ProcessPool, dumped
 
 REPORT_SECONDS = 0.1
-"""Time between two reports of a worker while no cell is finished."""
+"""Minimum time between two reports from a worker while no cell finishes."""
 
 
 class Workers(ProcessPool):
-    """Processes that wait for cells. Use it as a context, for one run or for several:
+    """A pool of processes that run cells. Use it as a context manager, for one run or several:
 
     with Workers(model, 2) as workers:
         execution = tb.Execution(workers=workers)
@@ -46,8 +46,8 @@ class Workers(ProcessPool):
     """
 
     def __init__(self, model: Model, count: int, *, force: bool = False) -> None:
-        """Start `count` processes, at most one per core unless `force`; fewer if memory runs
-        out."""
+        """Start `count` processes, at most one per core unless `force` is set; fewer if memory
+        runs out."""
         check_workers(count)
         check_flag("force", force)
         if (notice := fewer_notice(count, count, force, "force=True")) is not None:
@@ -66,7 +66,7 @@ class Workers(ProcessPool):
         layout: str | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> Iterator[Result]:
-        """Run cells, and yield each result when it is finished. `layout` is the memory layout of
+        """Run cells, and yield each result when its cell finishes. `layout` is the memory layout of
         the model."""
         count, sized = self.count, isinstance(cells, Sized)
         if count == 0:
@@ -108,7 +108,7 @@ class _CellCoordinator:
         self._done = 0
         self._deaths: list[str] = []
         self.error: Exception | None = None
-        """The first error; it is raised when the cells in progress are finished."""
+        """The first error; it is raised when the cells in progress have finished."""
 
     def answer(self, job: int, _: object) -> tuple[int, bytes] | None:
         """Return the next cell for a worker, with its position; None if there is none."""
@@ -122,7 +122,7 @@ class _CellCoordinator:
             content = dumped(replace(cell, **copies), cell.name or f"image {index}")
         except StopIteration:
             return None
-        except Exception as error:  # of the cell, or of the iterator that makes the images
+        except Exception as error:  # from the cell, or from the iterator that makes the images
             self.error = error
             return None
         self._cells[job][index] = cell
@@ -145,7 +145,7 @@ class _CellCoordinator:
             self._last[end.job] = replace(self._last[end.job], live=0)
 
     def progress(self, seconds: float) -> Progress:
-        """Return the state of all workers together, with the results since the last call."""
+        """Return the progress of all workers together, with the results since the last call."""
         finished, self._finished = tuple(self._finished), []
         self._done += len(finished)
         columns = zip(*((last.live, last.queries, last.rows) for last in self._last), strict=True)
@@ -153,7 +153,7 @@ class _CellCoordinator:
         return Progress(self._done, live, queries, rows, seconds, finished)
 
     def left_over(self) -> Iterator[Result]:
-        """Yield the cells that no worker is left to run."""
+        """Yield results for the cells that no worker is left to run."""
         if len(self._deaths) < len(self._cells) or self.error is not None:
             return
         reason = f"all worker processes died ({', '.join(self._deaths)})"
@@ -171,7 +171,7 @@ def _lost(index: int, cell: Cell, reason: str) -> Result:
 class _CellJob:
     number: int
     memory: float
-    """Share of the memory that this worker may use."""
+    """Share of the memory for points that this worker may use."""
     sized: bool
     """Whether the number of cells is known."""
     layout: str | None
@@ -196,7 +196,7 @@ class _CellJob:
             yield pickle.loads(content)
 
     def __len__(self) -> int:
-        return 0  # not used: an engine that is stopped still takes all cells of sized input
+        return 0  # not used: a stopped engine takes all remaining cells if there is a length
 
     def _progress(self, now: Progress) -> None:
         finished = tuple(replace(r, index=self._indices.pop(r.index)) for r in now.finished)

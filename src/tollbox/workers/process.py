@@ -1,11 +1,11 @@
 """Worker processes on this machine: the pool that starts them, and the code that runs in each.
 
-1. Processes are spawned, and keep the shared object from one run to the next. If memory allows only
-   some of the processes, the pool has fewer.
-2. Ctrl-C is handled by the parent alone: a KeyboardInterrupt after a stop kills the workers. A
-   worker whose parent is gone exits at once, even while it starts (`job_start.py`).
-3. `work` is what every worker runs, also on a cluster: it loads the shared object and runs one job
-   after another. A thread reads messages, so that a stop takes effect during a job.
+1. Processes are spawned, and keep the shared object from one run to the next. If memory does not
+   suffice for all processes, the pool has fewer.
+2. Only the parent handles Ctrl-C: a KeyboardInterrupt after a stop kills the workers. A worker
+   whose parent is gone exits at once, even while it starts (`job_start.py`).
+3. Every worker runs `work`, also on a cluster: it loads the shared object and runs one job after
+   another. A thread reads messages, so that a stop takes effect during a job.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .executors import Inbox, Job, Link, Stopper, WorkerHandle, WorkerPool, thre
 from .job_start import PARENT_GONE
 
 LEAVE_SECONDS = 10.0
-"""Time that a process is given to exit by itself."""
+"""Time that a process has to exit by itself."""
 START = Path(__file__).with_name("job_start.py")
 
 
@@ -50,10 +50,10 @@ def dumped(value: Any, what: str) -> bytes:
 
 
 class ProcessHandle(WorkerHandle):
-    """A process of this machine."""
+    """The handle of a worker process on this machine."""
 
     def __init__(self, inbox: Inbox, alone: bool) -> None:
-        """Start the process, which runs `job_start.py`; raises OSError if it cannot be started."""
+        """Start the process, which runs `job_start.py`; raise OSError if it cannot be started."""
         super().__init__(inbox, alone)
         parent_end, worker_end = multiprocessing.Pipe()
         by_main_thread = threading.current_thread() is threading.main_thread()
@@ -123,7 +123,7 @@ class ProcessPool(WorkerPool[ProcessHandle]):
         messages = [pickle.dumps(preparation), pickle.dumps(function)]
         messages.append(dumped(self._shared, "the model"))
         alone = count == 1 and not self._workers
-        # Processes inherit this: they do not see Ctrl-C before they can ignore it themselves.
+        # Processes inherit this mask, so that Ctrl-C does not reach them before they ignore it.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             for _ in range(count):
@@ -199,7 +199,7 @@ class _Worker:
                 os._exit(PARENT_GONE)
             if kind == "answer":
                 self._answers.put(content[0])
-            elif kind == "job":  # what was sent before it belongs to the job before
+            elif kind == "job":  # earlier messages belong to the previous job
                 self._answers, self.stopper = queue.SimpleQueue(), Stopper()
                 self.jobs.put(content[0])
             elif kind == "stop":
@@ -210,7 +210,7 @@ class _Worker:
 
 
 def _sendable(error: Exception) -> Exception:
-    """Return the error, or one that can be sent in its place; a bug keeps its traceback."""
+    """Return the error, or one that can be pickled in its place; a bug keeps its traceback."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:

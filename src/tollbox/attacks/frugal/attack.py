@@ -1,12 +1,12 @@
-"""Frugal: tollbox's own attack, built for prices. docs/frugal.md has the derivation.
+"""Frugal: tollbox's own attack, designed for prices. docs/frugal.md has the derivation.
 
-    start       on the cheap side, the closest of several rays                    ray_start.py
+    start       on the adversarial side, the closest of several rays              ray_start.py
     estimate    at a measured overshoot, until it holds enough information        calibrated.py
     directions  from the most promising of three priors: what convolutional
                 networks respond to, low frequencies, or all directions; every
                 few iterations parts of the perturbation                          parts/priors.py
-    surrogate   optional: its gradient, without an estimate                       surrogates.py
-    how much    by the gain per cost, not by a schedule                           turn_belief.py
+    surrogate   optional: its gradient instead of an estimate                     surrogates.py
+    how much    determined by the gain per cost, not by a schedule                turn_belief.py
     search      along the circle, at the least expected cost, where the boundary
                 is likely, as fine as the next estimate needs                     turn_belief.py
 
@@ -39,32 +39,32 @@ from .ray_start import RadialPath, RayStart
 from .turn_belief import MAX_BINS, REFERENCE, BeliefPath, TurnBelief, bin_width, search_cost
 
 SMALLEST_DELTA = 1 / 776
-"""Minimum of delta per pixel; delta is 0.5 at 3x224x224."""
+"""Minimum delta per pixel value; at 3x224x224, the minimum delta is 0.5."""
 LOW_OFFSETS = {None: (0.0, 1.0), True: (0.7, 0.7), False: (-0.7, 0.7)}
 FALLBACK_OFFSET = (-1.0, 0.5)
-"""First mean and standard deviation of log q of these priors relative to `prior`; for low
-frequencies by whether the closest of the first rays was smooth."""
+"""Initial mean and standard deviation of these priors' log q relative to `prior`; those for low
+frequencies depend on whether the closest of the first rays was smooth (None if unknown)."""
 SURROGATE_INFORMATION = 6.0
-"""Information assumed for a surrogate's gradient, so that its first log q is that of estimates."""
+"""Information assumed for a surrogate's gradient, so that its log q starts as that of estimates."""
 DOUBTED_OFFSET = (-3.5, 0.0)
-"""First offset of a surrogate's log q if its ray was not the closest of the start."""
+"""Initial offset (mean, standard deviation) of a surrogate's log q if another ray was closer."""
 COARSEST_BIN = 4.0
-"""A final bin that is wider than intended by more than this factor is searched again."""
+"""Maximum ratio of a final bin's width to the intended one; a wider bin is searched again."""
 SMALLEST_PROGRESS = 0.98
-"""A turn that leaves more than this share of the distance is no progress."""
+"""Maximum share of the distance that remains after a turn that counts as progress."""
 FIRST_BINS = 12
 """Number of bins assumed for the first search when its cost is planned."""
 CLOSEST_SHARE, SHARE_STEP = 1e-3, 0.01
-"""The range and step of the search from a start at any distance, as shares of its distance."""
+"""Inner end and step of the search from a start off the boundary, as shares of its distance."""
 
 
 class _FirstPoint(NamedTuple):
-    """A first boundary point, and what the start showed about the model."""
+    """The first boundary point, and what the start revealed about the model."""
 
     iterate: Iterate
     slack: float  # the maximum gap between the point and the boundary
-    smooth: bool | None = None  # whether the ray to it is smooth, if known
-    doubted: bool = False  # whether the ray is not the surrogate's
+    smooth: bool | None = None  # whether the ray to it is smooth; None if unknown
+    doubted: bool = False  # whether the ray to it is not the surrogate's
 
 
 @dataclass
@@ -72,10 +72,10 @@ class _Option:
     """A source of directions, with the belief about its turns."""
 
     turns: TurnBelief
-    number: int  # in notes
+    number: int  # identifies the option in notes
     sampler: CalibratedSampler | None  # None for the surrogate
-    prior: int = 0  # its number in `turns`
-    bins: int = FIRST_BINS  # of its last search
+    prior: int = 0  # the prior's index in `turns`
+    bins: int = FIRST_BINS  # number of bins in its last search
 
 
 @dataclass(frozen=True)
@@ -84,26 +84,26 @@ class Frugal(Checked):
 
     start: Start = field(default_factory=RayStart)
     prior: Prior = field(default_factory=Photo)
-    """What convolutional networks respond to."""
+    """Directions that convolutional networks respond to."""
     low_prior: Prior = field(default_factory=lambda: Dct(4))
     """Low frequencies, which transformers and robust networks respond to."""
     fallback_prior: Prior = field(default_factory=lambda: Spectrum(1e5, grey=0.5))
     """All directions. Each estimate draws from the most promising of these three priors."""
     reweighing_prior: Prior = field(default_factory=Reweighed)
     reweighing_period: CountFrom0 = 4
-    """Every N-th iteration draws from `reweighing_prior`; 0 for never."""
+    """Period, in iterations, of the estimates that draw from `reweighing_prior`; 0 for none."""
     reweighing_information: Annotated[float, number(1, MAX_VALUE)] = 25.0
-    """Information that such an estimate requests."""
+    """Information requested from such an estimate."""
     surrogate: Surrogate | None = None
-    """The user's own network, whose gradient is followed where that gains more."""
+    """The user's own networks, whose gradient is followed where it gains more than an estimate."""
     relative_delta: Fraction = 0.16
     """Sampling radius delta as a share of the distance."""
     tail: Fraction = 0.1
     """Share of the belief about the next turn that is spread over the whole arc."""
     schedule: CountFrom0 = 0
-    """n_0 of estimates with n_0 sqrt(t) queries, as in other attacks; 0 for the gain per cost."""
+    """n_0 for estimates at the cost of n_0 sqrt(t) vanilla queries; 0 to use the gain per cost."""
     plan: Annotated[float | None, optional(above(0, 1000))] = None
-    """The c* to plan with; the default is that of the prices, at most 1000."""
+    """The c* to plan with; the default is that of the prices, limited to 1000."""
     chunk: Count = 128
     iterations: Limit = 100_000
 
@@ -207,13 +207,13 @@ class Frugal(Checked):
 
 
 def _guided_gain(guided: _Option, ratio: float, rate: float) -> float:
-    """Return the optimistic gain of the surrogate, which costs only the search."""
+    """Return the optimistic gain from the surrogate, which costs only the search."""
     search = search_cost(guided.bins, ratio) * rate
     return guided.turns.optimistic_gain(SURROGATE_INFORMATION, search)
 
 
 class _Turn(NamedTuple):
-    """The end of a search: the boundary lies between two angles."""
+    """The result of a search: the boundary lies between the angles `low` and `high`."""
 
     iterate: Iterate
     low: float
@@ -222,7 +222,7 @@ class _Turn(NamedTuple):
 
 
 def _search(path: BeliefPath, bins: int, width: float, rule: Rule) -> Asking[_Turn]:
-    """Search a path, and its last bin again if that is much wider than intended."""
+    """Search a path; search its final bin again if that is much wider than intended."""
     iterate, place = yield from narrow(path, bins, rule)
     low, high = (path.angle((place + side) / bins) for side in (0, 1))
     if place and high - low > COARSEST_BIN * width:

@@ -1,25 +1,25 @@
-"""RayStart: a start on the cheap side.
+"""RayStart: a start on the adversarial side.
 
-A large perturbation is adversarial at once, for the price of one cheap answer. A search then leads
-inward to the boundary on its ray. Growing noise from the source costs a flagged answer for every
-level instead.
+A large perturbation is adversarial at once, for the price of one answer that is not flagged. A
+search then leads inward to the boundary on its ray. Noise that grows from the source costs a
+flagged answer for every level instead.
 
-1. Rays are random images of low frequencies, below one cut after another. Which kind is close
-   depends on the model, so several are tried and the closest is kept; after three rays the next is
-   of the kind of the best. A surrogate's gradient may be given as a ray: it comes second and
+1. Rays are random low-frequency images, with one cutoff after another. Which kind is closest
+   depends on the model, so several are tried and the closest is kept; after three rays, the next is
+   of the best one's kind. A surrogate's gradient may be given as a ray: it comes second and
    replaces the last one.
-2. The first ray is searched by its radius in steps of a tenth, at the least expected cost. Another
-   ray is queried once, a step closer than the best so far. If that is flagged, the ray is dropped;
-   otherwise it is searched from there. So a ray that is no better costs one flagged answer, and the
-   more expensive flagged answers are, the fewer rays are tried.
-3. The last step of the closest ray is searched again, to a hundredth.
+2. The first ray is searched inward in steps of a tenth of its radius, at the least expected cost.
+   Each later ray is queried once, a step closer than the best so far. If flagged there, the ray is
+   dropped; otherwise it is searched from there. So a ray that is no better costs one flagged
+   answer. The more expensive flagged answers are, the fewer rays are tried.
+3. The last step of the closest ray is searched again, to a hundredth of its radius.
 4. If no ray is adversarial at its far end (the model takes such noise for the source class),
-   growing noise remains. From c* = `EXPENSIVE` on its many flagged answers cost too much, and
-   white, black and the inverse of the image come first, by increasing distance. From such a start
-   the kinds of rays not yet tried are tried. From `VERY_EXPENSIVE` on, where a start can afford few
-   flagged answers, the first ray leads to an image of uniform noise, which is rarely flagged.
-5. If no turn makes progress from a start (`find_closer`), some new rays are queried once each, a
-   step closer.
+   growing noise is used. If c* is at least `EXPENSIVE`, its many flagged answers cost too much, so
+   white, black and the inverse of the image come first, in order of distance. Kinds of rays not yet
+   tried then follow, within that distance. If c* is at least `VERY_EXPENSIVE`, few flagged answers
+   are affordable, so the first ray leads to an image of uniform noise, which is rarely flagged.
+5. If no turn from a start makes progress, some new rays are queried once each, a step closer
+   (`find_closer`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from ...parts.subspaces import drawing_for
 from .overshoot_belief import limit_ratio
 
 LARGEST_RADIUS, SMALLEST_RADIUS = 0.35, 0.005
-"""Radii of the first search, per pixel."""
+"""Range of radii in the first search, per pixel value."""
 RADIUS_STEP = 0.9
 LAST_BINS = 12
 """Number of bins into which the last step is divided."""
@@ -50,17 +50,17 @@ ROUGH_NEXT, SMOOTH_NEXT = (
     tuple(Spectrum(cut, grey=1 / 3) for cut in cuts)
     for cuts in ((28, 56, 14, 112, 8), (28, 56, 14, 8, 112))
 )
-"""Kinds of rays in order, by whether the closest so far is smooth."""
+"""Kinds of rays in order, if the closest so far is rough and if it is smooth."""
 EXPENSIVE = 10.0
-"""The c* from which growing noise is not tried first."""
+"""Minimum c* at which growing noise is not tried first."""
 VERY_EXPENSIVE = 300.0
-"""The c* from which the first ray leads to an image of noise."""
+"""Minimum c* at which the first ray leads to an image of noise."""
 SMOOTH = 14.0
 """Maximum cut of a smooth ray."""
 
 
 class RadialPath(Path):
-    """A path inward along a ray from the source, where equal steps are equal ratios of radii."""
+    """A path inward along a ray from the source; equal steps are equal ratios of radii."""
 
     def __init__(
         self, source: Tensor, way: Tensor, start: Iterate, far: float, near: float
@@ -76,31 +76,31 @@ class RadialPath(Path):
 
 
 class RayHit(NamedTuple):
-    """The last adversarial point of a ray, to one step."""
+    """The last adversarial point of a ray, to within one step."""
 
     iterate: Iterate
     way: Tensor
     radius: float
-    smooth: bool | None = None  # which shows what the model responds to; None if unknown
+    smooth: bool | None = None  # whether the ray is smooth; None if unknown
     given: bool = False  # whether this is the given ray
 
 
 @register(Start)
 class RayStart(Checked):
-    """A search inward from large low-frequency perturbations, which keeps the closest point."""
+    """An inward search from large low-frequency perturbations that keeps the closest point."""
 
     tries: Count = 12
-    """Number of rays for c* of at most 1; divided by 1 + log10 c* above, and at least 2."""
+    """Number of rays for c* up to 1; above, it is divided by 1 + log10 c*, but is at least 2."""
 
     tolerance = 1 - RADIUS_STEP ** (1 / LAST_BINS)
-    """Maximum distance to the boundary, as a share of the distance."""
+    """Maximum distance to the boundary, as a share of the distance to the source."""
 
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:
         hit = yield from self.find(problem)
         return None if hit is None else hit.iterate
 
     def find(self, problem: Problem, given: Tensor | None = None) -> Asking[RayHit | None]:
-        """Return the closest hit of several rays; `given` is the direction of one more."""
+        """Return the closest hit among several rays; the second one is `given`, if set."""
         ratio = limit_ratio(problem.prices.ratio)
         fewer = math.ceil(self.tries / (1 + max(0.0, math.log10(ratio))))
         tries = max(min(self.tries, 2), fewer)
@@ -133,7 +133,7 @@ def _try_rays(
     within: float = math.inf,
     given: Tensor | None = None,
 ) -> Asking[RayHit | None]:
-    """Return the closest hit of some rays that are adversarial a step within a distance."""
+    """Return the closest hit among the rays that are adversarial a step closer than `within`."""
     shape, scale = tuple(problem.source.shape), math.sqrt(problem.dimension)
     best = None
     for number in numbers:
@@ -167,7 +167,7 @@ def _try_rays(
 
 
 def _find_without_rays(problem: Problem, ratio: float, numbers: range) -> Asking[RayHit | None]:
-    """Start from an image that has nothing to do with rays, or on a ray not yet tried (rule 4)."""
+    """Find another start (rule 4); return the hit on a closer ray, else on the ray to the start."""
     source = problem.source
     start = None
     if ratio >= EXPENSIVE:
@@ -186,7 +186,7 @@ def _find_without_rays(problem: Problem, ratio: float, numbers: range) -> Asking
 
 
 def _search_towards(problem: Problem, ratio: float, start: Iterate) -> Asking[RayHit]:
-    """Search the ray that leads to an adversarial image."""
+    """Search the ray from the source to an adversarial image."""
     far = start.distance
     way = (problem.within_mask(start.point) - problem.source) / far
     near = far * SMALLEST_RADIUS / LARGEST_RADIUS
@@ -204,7 +204,7 @@ def _search_ray(
 
 
 def _narrow(problem: Problem, ratio: float, hit: RayHit) -> Asking[Iterate]:
-    """Search the last step of a ray again, to a hundredth."""
+    """Search the last step of a ray again, to a hundredth of its radius."""
     near = hit.radius * RADIUS_STEP
     ray = RadialPath(problem.source, hit.way, hit.iterate, hit.radius, near)
     iterate, _ = yield from narrow(ray, LAST_BINS, optimal_rule(ratio, LAST_BINS), PHASE)

@@ -1,9 +1,9 @@
 """The belief about turns: how far an estimate turns the perturbation, and what that is worth.
 
 As seen from the source, x_t lies at distance r in the direction u; the boundary, approximated by a
-plane, has the normal g. An estimate of information I (overshoot_belief.py) has the component
-b = sqrt(I) |g|_v of g orthogonal to u, and u itself has a = <u, g>. On the circle with diameter
-x_t - x* in their plane the last adversarial point lies at the angle phi with
+plane, has the normal g. Along an estimate with information I (overshoot_belief.py), g has the
+component b = sqrt(I) |g|_v orthogonal to u; along u itself it has a = <u, g>. On the circle with
+diameter x_t - x* in their plane, the last adversarial point lies at the angle phi with
 
     tan^2 phi = b^2 / a^2 = q I,    and r becomes r cos phi.
 
@@ -24,8 +24,8 @@ belief answers three questions:
   belief about phi, not the arc, into equal bins, which are finer where the boundary is likely.
 
 Where the arc meets the boundary, the margin falls by r b per radian, and samples of radius delta
-spread it by delta |g|_v. A bin of BIN_SHARE of delta / (r sqrt I) therefore leaves the next
-estimate a point that is well within its samples (`bin_width`).
+spread it by delta |g|_v. A bin of BIN_SHARE times delta / (r sqrt I) therefore leaves the next
+estimate a point from which its samples reach well across the boundary (`bin_width`).
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ from ...parts.paths import Circle, Path
 from ...theory.search_costs import optimal_search_cost
 
 FIRST_LOG_Q, LOG_Q_SPREAD = math.log(1 / 64), 1.5
-"""First mean and standard deviation of c."""
+"""Initial mean and standard deviation of c."""
 REFERENCE = (0.0, 0.0)
-"""First mean and standard deviation of rho for the prior to which the others are compared."""
+"""Initial mean and standard deviation of rho for the prior that others are compared with."""
 LOG_Q_DRIFT, OFFSET_DRIFT = 0.2, 0.15
-"""Standard deviations by which c and each rho change in an iteration."""
+"""Standard deviations of the changes in c and in each rho per iteration."""
 TURN_NOISE = 0.6
 """Standard deviation of one turn's measurement of log q."""
 BIN_SHARE = 0.5
-"""Width of a bin as a share of the spread of the margin over a sample."""
+"""Width of a bin as a share of the spread of the margin over the samples."""
 MIN_BINS, MAX_BINS = 4, 256
 SMALLEST_ANGLE, LARGEST_ANGLE = 1e-4, 1.5
-"""Range of turns in radians."""
+"""Range of turns, in radians."""
 SMALLEST_K = 1e-12
-"""Minimum of q C rate; below it the information is at one of its limits anyway."""
+"""Minimum of q C rate, below which the information is at one of its limits anyway."""
 MIN_INFORMATION, MAX_INFORMATION = 5.0, 2000.0
-"""Range of the information of an estimate."""
+"""Range of the information requested from an estimate."""
 
 
 class TurnBelief:
-    """The belief about log q of each prior, for one image; `offsets` are the first mean and
+    """The belief about each prior's log q, for one image; `offsets` are the initial mean and
     standard deviation of each prior's rho."""
 
     def __init__(self, *offsets: tuple[float, float]) -> None:
@@ -80,7 +80,7 @@ class TurnBelief:
         return float(row @ self._mean), float(row @ self._covariance @ row)
 
     def best_prior(self) -> int:
-        """Return the prior with the largest mean plus standard deviation, the first if several."""
+        """Return the first prior with the largest mean plus standard deviation of log q."""
         beliefs = [self._log_q(prior) for prior in range(len(self._rows))]
         return int(np.argmax([mean + math.sqrt(variance) for mean, variance in beliefs]))
 
@@ -90,13 +90,13 @@ class TurnBelief:
         return min(max(_best_y(q * search) / q, MIN_INFORMATION), MAX_INFORMATION)
 
     def optimistic_gain(self, information: float, cost: float, prior: int = 0) -> float:
-        """Return twice the decrease of log r per cost, if log q is a standard deviation above its
+        """Return twice the decrease in log r per cost if log q is one standard deviation above its
         mean; `cost` includes the search."""
         mean, variance = self._log_q(prior)
         return math.log1p(math.exp(mean + math.sqrt(variance)) * information) / cost
 
     def predict(self, information: float, prior: int = 0) -> tuple[float, float]:
-        """Return the mean and the standard deviation of log tan phi of the next turn."""
+        """Return the mean and the standard deviation of log tan phi for the next turn."""
         mean, variance = self._log_q(prior)
         return (mean + math.log(information)) / 2, math.sqrt(variance + TURN_NOISE**2) / 2
 
@@ -114,12 +114,12 @@ class TurnBelief:
         self._covariance = self._covariance + self._drift
 
     def reset(self) -> None:
-        """Return to the first belief, for an unrelated iterate."""
+        """Return to the initial belief, for an unrelated iterate."""
         self._mean, self._covariance = self._first
 
 
 def _best_y(k: float) -> float:
-    """Return y = q I with the largest log(1 + y) / (y + k).
+    """Return the y = q I that maximises log(1 + y) / (y + k).
 
     With x = log(1 + y), y + k = (1 + y) log(1 + y) is (x - 1) exp(x - 1) = (k - 1) / e, which
     Lambert's function solves.
@@ -128,12 +128,12 @@ def _best_y(k: float) -> float:
 
 
 def bin_width(distance: float, delta: float, information: float) -> float:
-    """Return the width of a bin in radians that suits the next estimate."""
+    """Return the width of a bin, in radians, that suits the next estimate."""
     return BIN_SHARE * delta / (distance * math.sqrt(information))
 
 
 search_cost = lru_cache(maxsize=4096)(optimal_search_cost)
-"""Returns the expected cost of a search over a number of bins at a price ratio."""
+"""Expected cost of a search over a given number of bins at a given price ratio."""
 
 _ANGLES = np.concatenate([[0.0], np.geomspace(SMALLEST_ANGLE, LARGEST_ANGLE, 400)])
 _LOG_TANGENTS = np.concatenate([[-np.inf], np.log(np.tan(_ANGLES[1:]))])
@@ -156,7 +156,7 @@ class BeliefPath(Path):
         self._mass = mass / mass[-1]
 
     def count_bins(self, width: float) -> int:
-        """Return the number of bins of equal belief for which the middle ones have this width."""
+        """Return the number of bins of equal belief whose middle ones have the given width."""
         phi = math.atan(math.exp(self._middle))
         narrow = math.sqrt(2 * math.pi) * self._spread * math.sin(phi) * math.cos(phi)
         density = (1 - self._tail) / narrow + self._tail / LARGEST_ANGLE

@@ -1,1 +1,1 @@
-"""Where a study keeps what it was answered: SQLite, one file for each shard."""
+"""The stores of recorded answers and results of a study: one SQLite file for each shard."""

@@ -1,15 +1,15 @@
-"""The connection to a shard's file: its journal, its lock, and what is wrong with it.
+"""The connection to a shard's file: its journal, its lock, and its errors.
 
-1. On a disk of this machine SQLite keeps a write-ahead log: it is fast, and readers never wait. Its
-   index is memory that all processes share, which processes of two machines do not.
-2. On a network file system SQLite keeps a rollback journal, which needs nothing except the file and
-   its locks. A commit waits for the disk and for readers, so it takes longer.
+1. On a local disk, SQLite keeps a write-ahead log: it is fast, and readers never wait. Its index is
+   in memory that all processes share, which is impossible across machines.
+2. On a network file system, SQLite keeps a rollback journal, which needs only the file and its
+   locks. A commit waits for the disk and for readers, so it takes longer.
 3. The table of mounts says which file system a folder is on. The environment variable
-   `TOLLBOX_JOURNAL`, `wal` or `rollback`, overrides it: where machines share a disk in a way that
-   the table does not show, or where only one machine ever opens the folder.
-4. A lock file next to the shard keeps other writers out and is released when the process ends.
+   `TOLLBOX_JOURNAL`, `wal` or `rollback`, overrides this: set it if machines share a disk in a way
+   that the table does not show, or if only one machine ever opens the folder.
+4. A lock on a file next to the shard keeps other writers out. It is released when the process ends.
    Readers need no lock.
-5. An error of the disk, and a file that is damaged or cut short, is reported in one sentence.
+5. Disk errors, and files that are damaged or cut short, are reported in one sentence.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NO_ROOM = (
     sqlite3.SQLITE_IOERR_SHMSIZE,
     sqlite3.SQLITE_IOERR_SHMMAP,
 )
-"""SQLite's error codes on a full disk."""
+"""SQLite's error codes for a full disk."""
 DAMAGE = (
     *(zlib.error, struct.error, AttributeError, EOFError, KeyError, TypeError, ValueError),
     *(OverflowError, RecursionError),
@@ -58,17 +58,17 @@ TO_RESUME = (
     "`tollbox resume`."
 )
 PROBE = "SELECT COUNT(*) FROM about"
-"""A statement that fails unless the file can be read."""
+"""Statement that fails unless the file can be read."""
 BUSY_SECONDS = 30.0
-"""How long a connection waits for the commit of another one."""
+"""Time that a connection waits for the commit of another one."""
 
 
 class StoreError(TollboxError):
-    """The store could not be written; everything committed before is safe."""
+    """A failure to write to the store; everything committed before is safe."""
 
 
 def journal_of(folder: Path) -> str:
-    """Return the journal for stores in a folder."""
+    """Return the kind of journal for stores in a folder."""
     given = os.environ.get(VARIABLE, "")
     if given not in ("", WAL, ROLLBACK):
         raise InputError(
@@ -92,13 +92,13 @@ def file_system(folder: Path) -> str:
             place = place.replace(f"\\{ord(character):03o}", character)
         mount = Path(place)
         if (where == mount or mount in where.parents) and len(mount.parts) >= longest:
-            found, longest = kind, len(mount.parts)  # the later of two at one place is on top
+            found, longest = kind, len(mount.parts)  # the later of two mounts at one path is on top
     return found
 
 
 @contextlib.contextmanager
 def writing(path: Path, remedy: str = TO_RESUME) -> Iterator[None]:
-    """Report errors of the disk in one sentence while a file is written."""
+    """Return a context that reports disk errors in one sentence while a file is written."""
     try:
         yield
     except sqlite3.Error as error:
@@ -107,7 +107,7 @@ def writing(path: Path, remedy: str = TO_RESUME) -> Iterator[None]:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Report errors of the disk and of the content in one sentence while a file is read."""
+    """Return a context that reports disk errors and damage in one sentence while a file is read."""
     try:
         yield
     except sqlite3.DatabaseError as error:
@@ -138,10 +138,10 @@ def in_use(folder: Path, holder: str | None, how: str = "") -> FileError:
 
 
 def check_length(path: Path, connection: sqlite3.Connection) -> None:
-    """Raise FileError if the file is shorter than it says. The file itself is not opened: closing
-    it would end the locks of all other connections of this process."""
+    """Raise FileError if the file is shorter than its header says. The file itself is not opened:
+    closing it would release the locks of all other connections in this process."""
     if _holds_bytes(path, "-wal"):
-        return  # the log may have what is missing
+        return  # the log may have the missing pages
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     (page_size,) = connection.execute("PRAGMA page_size").fetchone()
     size = path.stat().st_size
@@ -158,7 +158,7 @@ def _holds_bytes(path: Path, suffix: str) -> bool:
 
 
 def connect(path: Path, write: bool) -> sqlite3.Connection:
-    """Return a connection that can read the file, and write to it if asked."""
+    """Return a connection that can read the file, and write to it if `write` is set."""
     try:
         if write:
             return _connection(path, "mode=rw", "BEGIN IMMEDIATE", "ROLLBACK")
@@ -226,7 +226,7 @@ def lock(path: Path) -> int:
 
 
 def lock_holder(path: Path) -> str | None:
-    """Return the process that has a shard's file locked; None if it is free."""
+    """Return the process that has locked a shard's file; None if the file is free."""
     try:
         handle = os.open(path.with_suffix(".lock"), os.O_RDONLY)
     except OSError:

@@ -3,14 +3,14 @@
     about    the record of the study: its text, versions, fingerprint, the number of the shard
     images   content hash, label and name, in the order of the study
     batches  the labels of every model batch, committed before the attacks receive them
-    results  how each finished cell ended, its trace, and the adversarial image if it is kept
+    results  the outcome of each finished cell, its trace, and its adversarial image if it is kept
     restarts cells that were restarted: their earlier batches do not count
     times    the seconds that each series took, over all runs of the study
 
 1. A file of another kind or version, or one cut short, is reported as such and never written to.
-2. One process writes to a shard; others read it at any time (`connection.py`).
-3. A value that no run can have is reported with the file, and not used.
-4. A folder is used only if each file holds the shard that its name says, and all are of one study.
+2. One process writes to a shard; others may read it at any time (`connection.py`).
+3. A value that no run can have is reported with its file and not used.
+4. A folder is used only if each file holds the shard in its name, and all belong to one study.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ END = (
     "cell, seed, stop, reason, warnings, distance, cost, queries, flagged, alarms, "
     "first_alarm_queries, first_alarm_flagged"
 )
-"""Columns of a result that make an `End`."""
+"""Columns of a result that make up an `End`."""
 
 
 class Store:
-    """The open file of one shard. Use it as a context, or `close` it."""
+    """The open file of one shard. Use it as a context manager, or `close` it."""
 
     def __init__(self, path: Path, write: bool) -> None:
-        """Open the file; to write, only if no other process does."""
+        """Open the file; with `write`, only if no other process writes to it."""
         if not path.is_file():
             raise FileError(
                 f"{path} does not exist", expected="the file of a study", remedy=RESTORE
@@ -105,7 +105,7 @@ class Store:
             self._opened = opened.pop_all()
 
     def _check(self) -> None:
-        """Raise FileError unless the file is complete and of this version."""
+        """Raise FileError unless the file is a complete store of this version."""
         (kind,) = self._connection.execute("PRAGMA application_id").fetchone()
         if kind != APPLICATION:
             raise FileError(f"{self.path} is not a study's", expected="a file that tollbox made")
@@ -151,7 +151,7 @@ class Store:
         self._commit("INSERT INTO batches (content) VALUES (?)", (content,))
 
     def save(self, cell: int, result: Result) -> None:
-        """Commit how a cell ended, with its image if the result has it."""
+        """Commit the result of a cell, with its adversarial image if the result has it."""
         ledger, first = result.ledger, result.first_alarm or (None, None)
         row = (
             *(cell, result.seed, result.stop.value, result.reason, json.dumps(result.warnings)),
@@ -166,12 +166,12 @@ class Store:
         self._commit("DELETE FROM results WHERE cell = ?", *((cell,) for cell in cells))
 
     def restart(self, cell: int, why: str) -> None:
-        """Make a cell start again: its recorded labels no longer count."""
+        """Mark a cell as restarted: its recorded labels no longer count."""
         last = "SELECT ?, COALESCE(MAX(id), 0), ? FROM batches"
         self._commit(f"INSERT OR REPLACE INTO restarts {last}", (cell, why))
 
     def add_seconds(self, seconds: Mapping[int, float]) -> None:
-        """Commit the time that series took, in addition to what is recorded."""
+        """Add the time that series took to the recorded time."""
         add = "ON CONFLICT (series) DO UPDATE SET seconds = seconds + excluded.seconds"
         self._commit(f"INSERT INTO times VALUES (?, ?) {add}", *seconds.items())
 
@@ -200,13 +200,13 @@ class Store:
             return list(self._connection.execute(query))
 
     def results(self) -> list[End]:
-        """Return how each finished cell ended."""
+        """Return the outcome of each finished cell."""
         with reading(self.path):
             rows = self._connection.execute(f"SELECT {END} FROM results ORDER BY cell")
             return [self._end(*row) for row in rows]
 
     def runs(self, steps: bool = False) -> Iterator[tuple[End, Trace]]:
-        """Yield how each finished cell ended, and its trace, with the steps if asked."""
+        """Yield the outcome and the trace of each finished cell; `steps` adds the steps."""
         columns = f"{END}, account, {'steps' if steps else 'NULL'}"
         with reading(self.path):
             rows = self._connection.execute(f"SELECT {columns} FROM results ORDER BY cell")
@@ -235,14 +235,14 @@ class Store:
             return found
 
     def kept_image(self, cell: int) -> Tensor | None:
-        """Return the image of a finished cell, if it was kept."""
+        """Return the adversarial image of a finished cell, if it was kept."""
         with reading(self.path):
             query = "SELECT image FROM results WHERE cell = ?"
             row = self._connection.execute(query, (cell,)).fetchone()
             return None if row is None else codec.unpack_image(row[0])
 
     def answers(self, cells: set[int]) -> dict[int, list[Answered]]:
-        """Return all that was recorded of cells, in order, since each was last restarted."""
+        """Return all recorded answers of cells, in order, since each cell was last restarted."""
         answers: dict[int, list[Answered]] = {}
         numbers = np.array(sorted(cells), np.int64)
         with reading(self.path):
@@ -282,7 +282,7 @@ def read_record(folder: Path) -> StudyRecord | None:
 
 
 def open_shards(folder: Path, opened: ExitStack) -> list[Store]:
-    """Open all shards of a folder for reading, until `opened` closes them, and check them."""
+    """Open all shards of a folder for reading and check them; `opened` closes them."""
     if kind_of(folder, str(folder)) != "folder":
         raise FileError(f"{folder} is not a folder", expected=MADE_BY_RUN)
     record = read_record(folder)
