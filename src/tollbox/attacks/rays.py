@@ -40,13 +40,13 @@ Block = tuple[int, int]
 
 
 def blocks(dimension: int, level: int) -> list[Block]:
-    """Return at most 2^level blocks of equal size that cover all values."""
+    """Return at most 2^level blocks that cover all values; only the last may be smaller."""
     size = math.ceil(dimension / 2**level)
     return [(first, min(dimension, first + size)) for first in range(0, dimension, size)]
 
 
 def _values(block: Block, places: Tensor | None) -> slice | Tensor:
-    """Return the index of a block; `places` has the values that may change, or None for all."""
+    """Return the index of a block; `places` are the positions that may change, or None for all."""
     return slice(*block) if places is None else places[slice(*block)]
 
 

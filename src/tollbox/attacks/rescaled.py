@@ -7,9 +7,9 @@ does not know its budget, so here rescaling always has a fifth of the cost so fa
 
 1. The attack's asks pass unchanged. Whenever rescaling has used less than `share` of the cost, and
    there is an iterate, one block is tried.
-2. A block is multiplied by 0.2 and, if that is flagged, by 1.8. The perturbation is then made
-   `step` shorter than the shortest so far. If it is adversarial, the line inward from there is
-   searched, and the factors of all blocks are kept.
+2. A block is multiplied by 0.2, and the perturbation is queried at a length that is `step` below
+   the shortest so far. If the answer is flagged, 1.8 is tried in the same way. From a point that
+   is adversarial, the line inward is searched, and the factor of the block is kept.
 3. When the attack has a new iterate, its perturbation is tried with the current factors. If that is
    flagged and the iterate has the smallest distance, all factors return to 1.
 4. The blocks are those of grids of 2, 4, 8 and 16 per side, from coarse to fine, in a cycle.

@@ -32,7 +32,7 @@ from ..parts.vectors import LazyRows
 from .descent import FromBoundary
 
 MIN_BETA = math.pi / 16
-"""Excess of beta over the angle at which the point is as far as x_t; at most alpha / 2."""
+"""Excess of beta over the angle at which the point is as far from x* as x_t; at most alpha / 2."""
 
 
 def corner(circle: Circle, alpha: float, beta: float) -> LinearPoint:

@@ -52,7 +52,7 @@ def compare(this: AuditRuns, other: AuditRuns, criteria: Criteria) -> dict[str, 
     values = this.values
     smallest = [each.smallest[places] for each, places in zip((this, other), rows, strict=True)]
     levels = criteria.levels(np.maximum(*smallest), values)
-    if not criteria.epsilons:  # keep those that half of the images reach in either audit
+    if not criteria.epsilons:  # keep those at which either audit reached half of the images
         either = {*levels, *criteria.levels(np.minimum(*smallest), values)}
         half = min(quantile(each, 0.5) for each in smallest)
         levels = sorted(level for level in either if level >= half) or levels

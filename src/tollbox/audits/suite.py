@@ -4,13 +4,13 @@
    and the next best: `surfree-original` at high prices, `hsja+as` at low ones, and `stealthy-hsja`,
    which aims at few flagged answers. The first is the most informative, so it runs at all prices
    before the next starts.
-2. Prices: 1, 10, 100, 1000, and infinity, where a flagged answer costs 1, any other is free, and
+2. Prices: 1, 10, 100, 1,000, and infinity, where a flagged answer costs 1, any other is free, and
    the number of queries is limited.
 3. Budgets: B at c* = 1. The more a flagged answer costs, the larger the budget must be to reach the
-   same distance (`FACTORS`): 1.5 B, 3 B and 15 B at 10, 100 and 1000, and at most 5 B queries at
+   same distance (`FACTORS`): 1.5 B, 3 B and 15 B at 10, 100 and 1,000, and at most 5 B queries at
    infinity. Costs at any other price follow from the same answers, so no other price is run.
-4. B is 2000, or 5000 for images of more than `LARGE` values: in more dimensions, an estimate needs
-   more queries.
+4. B is 2,000, or 5,000 for images of more than `LARGE` values: in more dimensions, an estimate
+   needs more queries.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`tollbox presets`: list the attacks that have a name, by family and source."""
+"""`tollbox presets`: the named attacks, by family and source."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILTER = Parameter(help=HELP, metavar="WORD")
 
 
 def presets(*words: Annotated[PresetName, FILTER], json: Annotated[bool, JSON] = False) -> int:
-    """List the attacks that have a name, with their families and parts."""
+    """List the named attacks, with their families and parts."""
     known = [*PRESETS.values(), *WITH_SURROGATE.values()]
     families = list(dict.fromkeys(preset.family for preset in known))
     listed = [preset for preset in known if all(_matches(preset, word) for word in words)]

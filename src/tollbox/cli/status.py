@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..studies.status import Failure, SeriesStatus, StudyStatus
 
 MOST_REASONS = 5
-"""Maximum number of reasons printed, of failures and of infinite medians."""
+"""Maximum number of reasons printed for failures, and for infinite medians."""
 NARROWEST_TABLE = 60
 """Width of a terminal, in columns, below which lines replace the table."""
 
@@ -52,7 +52,7 @@ def findings(study: StudyStatus) -> list[str]:
 
 
 def _failed(study: StudyStatus) -> Iterator[str]:
-    """Yield a sentence for each reason why cells failed, and how to run them again."""
+    """Yield a sentence for each reason why cells failed, and one on how to run them again."""
     failures = study.failures()
     for each in failures[:MOST_REASONS]:
         reason = " ".join(each.reason.split()).rstrip(".")

@@ -1,10 +1,10 @@
-"""Helpers of the commands that run a study: run remaining cells, show progress, report the result.
+"""Helpers for commands that run a study: run remaining cells, show progress, report the outcome.
 
 1. Ctrl-C and SIGTERM stop the run as `interrupt.py` describes. All answers are kept.
-2. If a store cannot be written, a process died, or cells cannot be replayed, the exit code is 1,
+2. If a store cannot be written, a process dies, or cells cannot be replayed, the exit code is 1,
    and a message says how to resume.
 3. If a model misclassifies all images, the exit code is 1, and a message says what to check. If all
-   runs failed, the exit code is 1 as well.
+   runs fail, the exit code is 1 as well.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class TheoryOptions:
     queries: Annotated[int, WHOLE] = 30
     """n': number of queries in the vanilla estimate; the optimal one has the same cost."""
     rate: Annotated[float, NUMBER] = 0.02
-    """m of the overshooting scheduler."""
+    """m: exponent of the overshooting scheduler, which reduces 1 - cos(alpha_t) as t^-m."""
     delta: Annotated[float, NUMBER] = 0.0045
     """Radius of an estimate's samples."""
     json: Annotated[bool, JSON] = False
@@ -130,7 +130,7 @@ def schedule(ratio: float, d: int, rate: float, delta: float) -> dict[str, Any]:
 
 
 def searches(ratio: float, cells: int) -> dict[str, Any]:
-    """Return expected costs; `share` is the fraction of an interval on its flagged side."""
+    """Return the expected costs; `share` is the fraction on the flagged side of a split."""
     from ..theory import search_costs as closed_forms
 
     search, line = closed_forms.expected_search_cost, closed_forms.expected_line_search_cost

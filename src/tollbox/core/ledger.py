@@ -97,7 +97,7 @@ class Ledger:
 
     @property
     def flagged(self) -> int:
-        """Number of answers whose label the goal flags; by default the source class."""
+        """Number of flagged answers: by default, those with the source class."""
         return sum(self.flagged_in(phase) for phase in self.counts)
 
     def flagged_in(self, phase: str) -> int:

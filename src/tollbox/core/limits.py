@@ -56,7 +56,7 @@ class Limits:
         expect(not (no_cap and prices.cheapest == 0), given, expected)
 
     def spent(self, cost: float, queries: int, flagged: int) -> float:
-        """Return the largest share spent of any limit, from 0 to 1."""
+        """Return the largest share of a limit that has been spent, from 0 to 1."""
         shares = [queries / self.max_queries, flagged / self.max_flagged]  # 0 for infinite limits
         if self.budget > 0:
             shares.append(cost / self.budget)

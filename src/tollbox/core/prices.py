@@ -26,7 +26,7 @@ from .goal import Goal
 from .validation import expect, is_number, number, or_none, shown, whole
 
 LARGEST_STEP = 10**12
-"""Largest flagged answer at which a step may start, so that counts are exact as floats."""
+"""Maximum n at which a step may start, so that counts are exact as floats."""
 PLANNED_RATIO_AT_INFINITY = 1e5
 """The c* that attacks plan with at c* = infinity (paper, comparison to stealthy attacks)."""
 
@@ -127,10 +127,10 @@ class Prices:
     """The price of a flagged answer and of any other answer; or a price per class."""
 
     source: float = 1.0
-    """Price of an answer whose label the goal flags; by default the source class."""
+    """Price of a flagged answer: by default, one with the source class."""
     other: float = 1.0
     classes: Mapping[int, float] | None = field(default=None, hash=False)
-    """Price by label; unlisted labels cost `other`. `for_source` sets `source`, for `ratio`."""
+    """Price by label; unlisted labels cost `other`. `ratio` uses `source`, set by `for_source`."""
     escalation: Escalation | None = None
     """Prices that grow with the number of flagged answers; `source` is then the first of them."""
 
@@ -196,7 +196,7 @@ class Prices:
         return self.values[0]
 
     def highest_next(self, counts: Sequence[int] | NDArray[np.int64]) -> Any:
-        """Return the highest price of the next answer, given counts by level; any leading axes."""
+        """Return the highest price of the next answer; the last axis of `counts` is the level."""
         if self.escalation is None:
             return self.highest
         flagged = np.asarray(counts)[..., -1]
@@ -251,7 +251,7 @@ class Prices:
         return table[places]
 
     def cost(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the cost of counts by level (last axis); any leading axes."""
+        """Return the cost of these answers; the last axis of `counts` is the level."""
         if self.escalation is not None:
             flagged = self.escalation.total(counts[..., 1])
             return np.asarray(counts[..., 0] * self.other + flagged)

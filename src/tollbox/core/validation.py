@@ -1,4 +1,4 @@
-"""Checks of arguments: numbers, flags, images and others; a refusal is one sentence.
+"""Checks of arguments, such as numbers, flags and images; an error message is one sentence.
 
 1. A bool is not a number, nor is text or NaN. NumPy integers are integers.
 2. The fields of a part have ranges, checked once, when the part is created:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .cell_run import CellRun
 
 DIGITS = 15
-"""Number of digits of an image's hash that make its number: torch takes seeds of 64 bits."""
+"""Number of hex digits of an image's hash that form its number; torch takes 64-bit seeds."""
 
 
 class ImageDetector:

@@ -75,14 +75,14 @@ def batch_size_for(model: Model, execution: Execution) -> int:
 
 
 def memory_for_points(device: torch.device) -> float:
-    """Return the bytes for all attacks: half of a GPU's free memory, a quarter of the host's."""
+    """Return the bytes for all attacks: half of a GPU's free memory, or a quarter of all RAM."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0] / 2
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 4
 
 
 class RowSpan(NamedTuple):
-    """Rows `first` to `last` of one run of one ask."""
+    """Rows `first` to `last` - 1 of one run of one ask."""
 
     cell_run: CellRun
     pending: Pending
@@ -137,8 +137,8 @@ class Arrival(NamedTuple):
 
 
 def records(arrived: Sequence[Arrival]) -> list[Answered]:
-    """Return the answers for the journal: only those before the first row of a run without an
-    answer, since the rows after it count as not sent."""
+    """Return the answers for the journal: in each run, only those before the first unanswered row,
+    since the rows after it count as not sent."""
     recorded: list[Answered] = []
     broken: set[tuple[int, int]] = set()
     for span, labels, distances in arrived:
@@ -225,8 +225,8 @@ def assembled(
     padded: Callable[[int], int],
     shuffle: Shuffle | None,
 ) -> list[RowSpan]:
-    """Return `rows` wanted rows of `ready`, then spare rows of `fillers` up to the batch shape
-    `padded(rows)`. A cell without further wanted rows leaves `ready`."""
+    """Return up to `rows` wanted rows of `ready`, then spare rows of `fillers` that fill the batch
+    shape (`padded`). A cell without further wanted rows leaves `ready`."""
     spans: list[RowSpan] = []
     space = rows
     order = sorted(ready.values(), key=_priority)
@@ -274,8 +274,8 @@ def recalled(recalling: CellRuns, ready: CellRuns, space: int) -> tuple[list[Row
 
 
 def _priority(cell_run: CellRun) -> tuple[bool, float]:
-    """Put small asks first, since they come one after another and each waits for its batch; then
-    the cells with the smallest cost, so that all finish together and the last batches are full."""
+    """Return a sort key: small asks first, since each waits for the batch of the one before; then
+    by share of the budget spent, so that cells finish together and the last batches are full."""
     return cell_run.wanted_rows > SMALL_ASK, cell_run.spent
 
 

@@ -55,7 +55,7 @@ def load_file(source: Source) -> Network:
 
 
 def _entries(file: str) -> set[str]:
-    """Return the names in a zip archive, with and without their first folder; none otherwise."""
+    """Return a zip archive's names, with and without their first folder; empty for other files."""
     try:
         with (
             system_errors(f"{file} cannot be read", input="model"),

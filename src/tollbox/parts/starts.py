@@ -164,7 +164,7 @@ class GaussianRays(Checked):
     tries: Count = 1000
 
     tolerance = 1e-4
-    """Upper bound for the searches in the presets."""
+    """Upper bound on the tolerance of the searches in the presets."""
 
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:
         noise = problem.noise(PHASE, 0, max(self.tries, self.directions))

@@ -51,8 +51,8 @@ class Drawing:
     """The directions of a prior at one image: `make(rows, length, *tensors)` turns rows of standard
     normal numbers into images of the given length.
 
-    With a `kind`, `make` depends on nothing else, and a CUDA graph can record it for all drawings
-    of that kind (attacks/frugal/calibrated.py).
+    If `kind` is set, it alone determines `make`, so that a CUDA graph can record `make` for all
+    drawings of that kind (attacks/frugal/calibrated.py).
     """
 
     shape: Shape

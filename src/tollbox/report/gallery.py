@@ -7,8 +7,8 @@
    comes first, then the others. `MOST_WORK` and `MOST_BYTES` bound the time and the size of the
    page; the first attack is always shown.
 3. All differences of a page have the same amplification, so that they can be compared.
-4. The class of an adversarial image is the one answer that a run with exactly its cost has and a
-   run with less lacks. If answers are free, the class is not always known.
+4. Two replays give the class of an adversarial image: it is the one answer that a replay up to its
+   cost has, but a replay up to a lower cost lacks. If answers are free, it is not always known.
 """
 
 from __future__ import annotations

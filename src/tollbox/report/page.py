@@ -44,7 +44,7 @@ from .runs import MARKS, BestRun, CellCurve, SeriesRuns, best_runs, key_of, seri
 
 PLACE = re.compile(r"\{\{(\w+)\}\}")
 GENERATOR = b'<meta name="generator" content="tollbox">'
-"""Bytes near the start of every page of tollbox."""
+"""Bytes near the start of every page that tollbox writes."""
 LEVELS = tuple(float(f"{digit}e{decade}") for decade in range(-4, 2) for digit in (1, 2, 3, 5))
 MOST_LEVELS = 6
 ITERATIONS = 60
@@ -150,7 +150,7 @@ def page_data(
 def attack_styles(rows: Sequence[TableRow]) -> list[dict[str, Any]]:
     """Return the attacks with their line styles.
 
-    A method has the same style in every family. An attack with changed fields gets a free one.
+    A method has the same style in every family; an attack with changed fields, an unused one.
     """
     sizes = Counter(row.family for row in rows)
     methods = list(dict.fromkeys(r.method for r in rows if r.method and sizes[r.family] > 1))
@@ -215,7 +215,7 @@ def _ranking(found: Standings, attacks: Sequence[str]) -> dict[str, Any]:
 
 
 def _best_curves(with_runs: Sequence[SeriesRuns], table: PaperTable) -> Iterator[dict[str, Any]]:
-    """Yield the best of all attacks for each model and price that has several."""
+    """Yield curves of the best of all attacks, for each model and price with several attacks."""
     for model, price in dict.fromkeys((c.model, c.tariff.name) for c in table.columns):
         runs = best_runs(with_runs, model, price)
         here = [s for s in with_runs if (s.model, s.price) == (model, price)]
@@ -272,7 +272,7 @@ def _phases(runs: Sequence[CellCurve]) -> dict[str, float]:
 
 
 def _shares(runs: Sequence[CellCurve]) -> dict[str, Any]:
-    """Return the planned and realised share of low-cost answers in each iteration."""
+    """Return the planned and realised share of adversarial answers in each iteration."""
     longest = min(ITERATIONS, max(len(run.shares) for run in runs))
     means = [
         np.mean([run.shares[t] for run in runs if len(run.shares) > t], axis=0)

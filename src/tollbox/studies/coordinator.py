@@ -2,7 +2,7 @@
 
 1. Workers request cells, a few at a time, each with its recorded answers. The coordinator commits
    what they send before it acknowledges it, so labels are durable before an attack sees them
-   (rule 9). Nothing else writes to the stores.
+   (rule 9 of the design). Nothing else writes to the stores.
 2. Each start of a worker has an epoch, which all its messages carry. When the worker is lost, its
    epoch is over and its cells are queued again. A message from an old epoch, or about a cell that
    another worker has, is refused and changes nothing. So each cell is in one worker at a time.
@@ -55,7 +55,7 @@ from .store.store import Store
 
 MOST_DEATHS = 3
 MOST_AT_ONCE = 16
-"""Maximum number of cells in one answer. Several at once hide the delay of a slow network."""
+"""Maximum number of cells in one answer. Several at once hide the latency of a connection."""
 WRITE_SECONDS = 5.0
 """Time between two writes of the seconds that each series took."""
 AFTER_DEATHS = (OnLoss.NOW, OnLoss.LATER, OnLoss.END)

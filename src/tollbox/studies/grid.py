@@ -2,7 +2,7 @@
 
 Cells are numbered model by model, attack by attack, price by price, seed by seed, image by image. A
 series is a model, an attack and a price: one row of a table. All models have the same number of
-images; with `correct_only`, these are different images.
+images; with `correct_only`, each model may have different ones.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The images of a study: their source, their selection, and their identification.
 
-1. A model that may bring a configuration is loaded before the images, since its configuration may
+1. A model that may have a configuration is loaded before the images, since its configuration may
    set the size of images and the names of classes. The study's own settings take precedence
    (`data/resizing.py`). If image files have to be resized and the configurations of the models
    differ, the study must set the size.

@@ -225,7 +225,7 @@ class Item:
 
     @contextlib.contextmanager
     def reporting(self, keys: Mapping[str, Key]) -> Iterator[None]:
-        """Return a context that reports an InputError without a line at its key, or else here."""
+        """Give an InputError without a line the line of its key in `keys`, or else of this item."""
         try:
             yield
         except InputError as error:

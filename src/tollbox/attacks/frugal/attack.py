@@ -1,17 +1,17 @@
 """Frugal: tollbox's own attack, designed for prices. docs/frugal.md has the derivation.
 
-    start       on the adversarial side, the closest of several rays              ray_start.py
-    estimate    at a measured overshoot, until it holds enough information        calibrated.py
+    start       from the adversarial side, on the closest of several rays         ray_start.py
+    estimate    at a measured overshoot, until it has enough information          calibrated.py
     directions  from the most promising of three priors: what convolutional
                 networks respond to, low frequencies, or all directions; every
-                few iterations parts of the perturbation                          parts/priors.py
-    surrogate   optional: its gradient instead of an estimate                     surrogates.py
-    how much    determined by the gain per cost, not by a schedule                turn_belief.py
-    search      along the circle, at the least expected cost, where the boundary
-                is likely, as fine as the next estimate needs                     turn_belief.py
+                few iterations, the perturbation with its parts reweighed         parts/priors.py
+    surrogate   optional: its gradient replaces estimates that gain less          surrogates.py
+    size        of an estimate: determined by the gain per cost, not a schedule   turn_belief.py
+    search      along the circle at the least expected cost, finest where the
+                boundary probably lies, as precise as the next estimate needs     turn_belief.py
 
-delta is a share of the distance and never below SMALLEST_DELTA per pixel, about a third of an 8-bit
-step: rounding to 8 bits, bfloat16 or TF32 then blurs the answers slightly and hides none of them.
+The sampling radius delta is a share of the distance, and at least SMALLEST_DELTA per pixel value,
+about a third of an 8-bit step. Rounding to 8 bits, bfloat16 or TF32 then changes few answers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FALLBACK_OFFSET = (-1.0, 0.5)
 """Initial mean and standard deviation of these priors' log q relative to `prior`; those for low
 frequencies depend on whether the closest of the first rays was smooth (None if unknown)."""
 SURROGATE_INFORMATION = 6.0
-"""Information assumed for a surrogate's gradient, so that its log q starts as that of estimates."""
+"""Information assumed for a surrogate's gradient, so that its log q starts like an estimate's."""
 DOUBTED_OFFSET = (-3.5, 0.0)
 """Initial offset (mean, standard deviation) of a surrogate's log q if another ray was closer."""
 COARSEST_BIN = 4.0
@@ -55,7 +55,7 @@ SMALLEST_PROGRESS = 0.98
 FIRST_BINS = 12
 """Number of bins assumed for the first search when its cost is planned."""
 CLOSEST_SHARE, SHARE_STEP = 1e-3, 0.01
-"""Inner end and step of the search from a start off the boundary, as shares of its distance."""
+"""Inner end and step of the search if a start is not at the boundary, as shares of its distance."""
 
 
 class _FirstPoint(NamedTuple):
@@ -103,7 +103,7 @@ class Frugal(Checked):
     schedule: CountFrom0 = 0
     """n_0 for estimates at the cost of n_0 sqrt(t) vanilla queries; 0 to use the gain per cost."""
     plan: Annotated[float | None, optional(above(0, 1000))] = None
-    """The c* to plan with; the default is that of the prices, limited to 1000."""
+    """The c* to plan with; the default is that of the prices, limited to 1,000."""
     chunk: Count = 128
     iterations: Limit = 100_000
 

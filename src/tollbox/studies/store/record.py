@@ -122,7 +122,7 @@ class Kept:
 
     @classmethod
     def of(cls, correct: Mapping[str, Sequence[int]], images: int, limit: int | None) -> Kept:
-        """Choose from the positions, among all images, that each model classifies correctly."""
+        """Choose from `correct`, the positions of each model's correctly classified images."""
         count = min(len(places) for places in correct.values())
         first = {name: tuple(places[:count]) for name, places in correct.items()}
         union = sorted({place for places in first.values() for place in places})
@@ -169,7 +169,7 @@ class StudyRecord:
     fingerprint: Fingerprint
     shard: int = 0
     parts: int = 1
-    """Number of parts that the study is run in, each in its own folder; `shards` is a multiple."""
+    """Number of parts that the study is run in, each in its own folder; it divides `shards`."""
     part: int = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Options of `tollbox attack`, or the settings of an audit."""
