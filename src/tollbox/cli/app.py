@@ -42,7 +42,7 @@ COMMANDS = {
     "report": "Make a page from a study, finished or not: table, curves, trade-offs, gallery.",
     "export": "Write a study's finished cells, their steps and its images as CSV or Parquet.",
     "merge": "Join the parts of a study, each run with --shard, in one folder.",
-    "presets": "List the attacks that have a name, with their families and parts.",
+    "presets": "List the named attacks, with their families and parts.",
     "theory": "Print what the paper's theorems say for a price: overshoot, estimates, searches.",
     "paper": "Run an experiment of the paper, or all, and draw it; without a name, list them.",
 }
