@@ -348,6 +348,7 @@ MUTANTS = [
         "core/result.py",
         "np.asarray(before + (highest + alarm_price))",
         "np.asarray(before)",
+        ["tests/unit/test_results.py"],
     ),
     Mutant(
         "bisection: a bad row takes its neighbours along",

@@ -6,6 +6,7 @@ import copy
 import math
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
@@ -132,3 +133,20 @@ def test_nothing_is_charged_to_an_account_that_does_not_charge(scene):
     assert settle_few(pending, account) is None
     settle(pending, account)
     assert counts(account.ledger) == before
+
+
+def test_rows_farther_than_the_best_so_far_are_no_improvements():
+    """In an ask of many rows, after a closer point of an earlier one."""
+    source = torch.zeros(1, 2, 2)
+
+    def attack(problem):
+        for values in ([0.5], [0.9] * FEW_ROWS + [0.7, 0.3]):
+            points = torch.tensor(values).view(-1, 1, 1, 1).expand(-1, 1, 2, 2)
+            yield tb.attack.Ask(points, phase="step")
+        return tb.Stop.CONVERGED
+
+    def model(images):
+        return (images.amax((1, 2, 3)) > 0).long()
+
+    [result] = tb.run(attack, model, source[None], [0], budget=50)
+    assert [row.distance for row in result.improvements] == pytest.approx([1.0, 0.6])

@@ -27,6 +27,13 @@ goals = st.frozensets(st.integers(0, 5), min_size=1, max_size=4).map(tb.Goal.lea
 labels = st.lists(st.integers(0, 5), max_size=40).map(lambda found: np.array(found, np.int64))
 
 
+def test_an_answer_is_priced_by_its_flag_and_not_by_its_side():
+    goal = tb.Goal(target=2).for_label(0)  # class 1 is neither flagged nor adversarial
+    price, classes = tb.Prices(10), np.arange(3)
+    assert np.array(price.values)[price.levels(classes, goal)].tolist() == [10, 1, 1]
+    assert [price.values[price.level(label, goal)] for label in range(3)] == [10, 1, 1]
+
+
 def test_the_ratio_is_what_attacks_plan_with():
     assert tb.Prices(1000, 1).ratio == 1000
     assert tb.Prices(5, 2).ratio == 2.5

@@ -10,7 +10,7 @@ import pytest
 import tollbox as tb
 from tollbox.core.ledger import Ledger
 from tollbox.core.limits import Limits
-from tollbox.core.result import known_up_to, needed, reached_at
+from tollbox.core.result import Improvement, known_up_to, needed, reached_at
 from tollbox.core.stop import Stop
 from tollbox.errors import InputError
 from tollbox.testing import half_space
@@ -172,3 +172,9 @@ def test_results_are_short_in_print():
     )
     assert "tensor" not in repr(cell)
     assert "tensor" not in repr(tb.Results([result(STEPS)]))
+
+
+def test_an_improvement_counts_once_its_most_expensive_answer_is_affordable():
+    found = [Improvement(4.0, 0, 4, 1.0, cost_before=3.0), Improvement(25.0, 2, 7, 0.5, 24.0)]
+    assert needed(found, tb.Prices(10)).tolist() == [13, 34]
+    assert needed(found, tb.Prices(10), alarm_price=5.0).tolist() == [18, 39]
