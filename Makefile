@@ -42,7 +42,7 @@ test: $(VENV)/.test
 
 # The rest: known boundaries, killed processes, pages in a browser, documentation that is run.
 test-slow: $(VENV)/.test $(VENV)/.browser
-	$(PYTEST) -m slow
+	$(PYTEST) -m slow --durations 25
 
 test-all: test test-slow
 
