@@ -20,6 +20,7 @@ import itertools
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -32,8 +33,8 @@ import nets
 import study_files
 
 HERE = Path(__file__).resolve().parents[1]
-REPEATED = "repeated runs may differ"
-"""What a report says of a study that is not exact."""
+REPEATED = "repeated runs may"
+"""How a report begins to say that a study is not known to be exact."""
 Told = Callable[[str, bool], None]
 
 
@@ -162,7 +163,10 @@ def _report_says(out: Path) -> bool:
     """Does the report of a study say that repeated runs may differ?"""
     command = [sys.executable, "-m", "tollbox", "report", str(out)]
     subprocess.run(command, check=True, capture_output=True)
-    return REPEATED in (out / "report.html").read_text().lower()
+    page = (out / "report.html").read_text().lower()
+    for sentence in re.findall(r"[^.<>]*(?:repeated runs|exact[,: ])[^.<>]*", page):
+        print(f"report: {sentence.strip()}", flush=True)
+    return REPEATED in page
 
 
 def _say(text: str) -> None:
