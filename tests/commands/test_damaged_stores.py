@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import sqlite3
+import sys
 import zlib
 from collections.abc import Callable
 from contextlib import closing
@@ -331,7 +332,103 @@ def test_status_counts_the_answers_of_unfinished_cells(
         assert json.loads(capsys.readouterr().out)["queries"] == sum(counted.values())
 
 
+# -- folders that someone sent -------------------------------------------------------------------
+
+HOSTILE = "from pathlib import Path\n\nPath({marker!r}).touch()\nimages = net = detector = print\n"
+BUILT_IN = "tollbox.models.stand_ins"
+
+
+def receive(monkeypatch: pytest.MonkeyPatch, folder: Path, marker: Path) -> None:
+    """Make the text of a store name code in its own folder, which is the current one."""
+    (folder / "received.py").write_text(HOSTILE.format(marker=str(marker)))
+    for path in folder.glob("*.sqlite"):
+        with Store(path, write=True) as store:
+            text = store.study.text.replace(BUILT_IN, "received")
+            rewrite_record(store, "text", text)
+            rewrite_record(store, "folder", str(folder))
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
 def typed(*words: str | Path) -> int:
     with pytest.raises(SystemExit) as end:
         main([str(word) for word in words])
     return int(end.value.code or 0)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("status",), ("status", "--json"), ("export",), ("report",), ("report", "--figures")],
+)
+def test_reading_runs_no_code_of_the_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    marker = folder.parent / "marker"
+    receive(monkeypatch, folder, marker)
+    name, *options = command
+    options += [str(folder.parent / "figures")] if "--figures" in options else []
+    assert typed(name, folder, *options) == 0
+    assert not marker.exists()
+    assert str(folder) not in sys.path
+    if name == "report":
+        page = (folder / "report.html").read_text()
+        assert "the images come from received:images, and reading a study runs no code" in page
+        assert typed(name, folder, "--trust-code") == 0
+        assert marker.exists()
+
+
+def test_the_functions_that_read_run_no_code(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    marker = folder.parent / "marker"
+    receive(monkeypatch, folder, marker)
+    with StudyResults(folder) as results:
+        assert list(results.rows())
+        for read in (lambda: results.pixels, lambda: results.replayed(3)):
+            with pytest.raises(InputError, match=r"runs no code; set trust_code if you trust"):
+                read()
+    assert not marker.exists()
+
+
+def test_tollboxs_own_images_are_shown_without_looking_elsewhere(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (folder / "PIL").mkdir()  # a package of this name must not be found here
+    assert typed("report", folder) == 0
+    assert "cannot be shown" not in (folder / "report.html").read_text()
+    assert str(folder) not in sys.path
+
+
+def test_a_misspelt_model_does_not_open_the_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with Store(folder / "shard-0.sqlite", write=True) as store:
+        rewrite_record(store, "text", store.study.text.replace(BUILT_IN + ":conv", "timn:a/"))
+    assert typed("report", folder) == 2
+    assert str(folder) not in sys.path
+
+
+def test_merging_runs_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study, marker = Study.from_text(PARTIAL, tmp_path, "study.toml"), tmp_path / "marker"
+    parts = [tmp_path / f"part-{number}" for number in (1, 2)]
+    for number, part in enumerate(parts, 1):
+        run_study(study, part, shard=f"{number}/2").close()
+        receive(monkeypatch, part, marker)
+    assert typed("merge", tmp_path / "merged", *parts) == 0
+    assert not marker.exists()
+
+
+def test_an_audit_that_is_read_again_runs_no_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, marker = tmp_path / "out", tmp_path / "marker"
+    named = ("--model", f"{BUILT_IN}:convolutional", "--images", f"{BUILT_IN}:images")
+    how = ("--limit", "1", "--budget", "100", "--device", "cpu")
+    assert typed("audit", *named, *how, "--out", out) == 0
+    assert "cannot be shown" not in (out / "audit.html").read_text()
+    receive(monkeypatch, out, marker)
+    assert typed("audit", "--out", out, "--worth", "5", "--against", out) == 0
+    assert "the images come from received:images" in (out / "audit.html").read_text()
+    assert not marker.exists()
