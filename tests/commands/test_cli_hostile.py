@@ -65,8 +65,8 @@ def test_a_refusal_leaves_nothing_behind(
     assert (code, err.count("\n")) == (2, 1)
     assert "images.limit is an integer of 70 bits" in err
     made = MODEL.replace("def labels", "def plain") + (
-        "import torch, tollbox as tb\n"
-        "labels = tb.Model(plain, torch.device('cpu'), torch.float32, batch=4)\n"
+        "import torch\nfrom tollbox.core.model import Model\n"
+        "labels = Model(plain, torch.device('cpu'), quantize=8, batch=4)\n"
     )
     Path("bright.py").write_text(made)
     sys.modules.pop("bright", None)
