@@ -164,9 +164,8 @@ def reseal(connection: sqlite3.Connection) -> None:
     """Make all checksums of a store fit its content, as only a forger would."""
     rows = connection.execute("SELECT key, value FROM about")
     about = {key: json.loads(value) for key, value in rows}
-    fingerprint = json.dumps(about.get("fingerprint"), sort_keys=True)
-    shard = about["shard"] if isinstance(about["shard"], int) else 0
-    shared = checksum(str(about.get("text")), fingerprint, shard)
+    fingerprint = json.dumps(about["fingerprint"], sort_keys=True)
+    shared = checksum(about["text"], fingerprint, about["shard"])
     for table, columns in COLUMNS.items():
         key = b"" if table == "about" else shared
         for row, *values in connection.execute(f"SELECT rowid, {columns} FROM {table}").fetchall():
