@@ -285,6 +285,7 @@ def test_a_record_of_another_type(folder: Path, refused: Refused, key: str) -> N
         ("parts", 0),
         ("width", 0),
         ("width", 3),
+        ("width", 2 * 10**30),
         ("text", PARTIAL.replace("[1, 3]", "[1, 3, 9]")),
         ("images", 3),
     ],

@@ -101,9 +101,8 @@ def pack_answers(answers: Sequence[Answered]) -> bytes:
 
 def unpack_answers(content: bytes, cells: NDArray[np.int64] | None = None) -> Iterator[Answered]:
     """Yield the spans of a batch; with `cells`, only those of these cells."""
-    plain = _unzipped(content)
-    (count,) = struct.unpack_from("<q", plain)
-    head = np.frombuffer(plain, "<i8", 5 * count, 8).reshape(count, 5)
+    head, plain = unpack_spans(content)
+    count = len(head)
     distances = np.frombuffer(plain, "<f8", count, 8 + 40 * count)
     labels = np.frombuffer(plain, "<i8", -1, 8 + 48 * count).astype(np.int64)
     ends = np.cumsum(head[:, 4])
@@ -114,6 +113,13 @@ def unpack_answers(content: bytes, cells: NDArray[np.int64] | None = None) -> It
         cell, ask, run, first, rows = head[span].tolist()
         end = int(ends[span])
         yield Answered(cell, ask, run, first, labels[end - rows : end], float(distances[span]))
+
+
+def unpack_spans(content: bytes) -> tuple[NDArray[np.int64], bytes]:
+    """Return cell, ask, run, first row and number of rows of each span, and the plain content."""
+    plain = _unzipped(content)
+    (count,) = struct.unpack_from("<q", plain)
+    return np.frombuffer(plain, "<i8", 5 * count, 8).reshape(count, 5), plain
 
 
 @dataclass(frozen=True)

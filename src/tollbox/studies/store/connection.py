@@ -46,7 +46,7 @@ NO_ROOM = (
 )
 """SQLite's error codes for a full disk."""
 DAMAGE = (
-    *(zlib.error, struct.error, AttributeError, EOFError, KeyError, TypeError, ValueError),
+    *(zlib.error, struct.error, AttributeError, EOFError, LookupError, TypeError, ValueError),
     *(OverflowError, RecursionError),
 )
 """Exceptions that decoding damaged bytes can raise."""

@@ -201,7 +201,7 @@ class StudyRecord:
             return f"it is part {self.part} of {self.parts}, and has {self.shards} shards"
         if self.shard not in self.folder_shards:
             return f"its shard is {self.shard}"
-        if self.width < 1 or not self.models or len(self.series) % len(self.models):
+        if not (1 <= self.width < 2**40 and self.models) or len(self.series) % len(self.models):
             return f"it has {len(self.series)} series of {self.width} cells"
         return None
 

@@ -328,16 +328,26 @@ class Store:
         return answers
 
     def rows_under_way(self) -> dict[int, int]:
-        """Return the number of recorded answers of each cell without a result."""
-        left = set(self.study.shard_cells) - {end.cell for end in self.results()}
-        rows: dict[int, dict[tuple[int, int], int]] = {}
-        for cell, answers in (self.answers(left) if left else {}).items():
-            runs = rows.setdefault(cell, {})
-            for each in answers:
-                if each.run != ALARMS:  # rows that were sent again count once
-                    key = each.ask, each.run
-                    runs[key] = max(runs.get(key, 0), each.first + len(each.labels))
-        return {cell: sum(runs.values()) for cell, runs in rows.items()}
+        """Return the number of recorded answers of each cell without a result; rows that were sent
+        again count once."""
+        ended, found = {end.cell for end in self.results()}, [np.zeros((0, 4), np.int64)]
+        if len(ended) == len(self.study.shard_cells):
+            return {}
+        with reading(self.path):
+            restarts = {cell: batch for cell, batch, _ in self._rows("restarts")}
+            for batch, content in self._rows("batches"):
+                spans, _ = codec.unpack_spans(content)
+                cells = set(spans[:, 0].tolist()) - ended
+                left = [cell for cell in cells if batch > restarts.get(cell, 0)]
+                spans = spans[np.isin(spans[:, 0], left) & (spans[:, 2] != ALARMS)]
+                found.append(np.column_stack([spans[:, :3], spans[:, 3] + spans[:, 4]]))
+        ends = np.concatenate(found)
+        ends = ends[np.lexsort(ends.T[::-1])]
+        last = np.ones(len(ends), np.bool_)  # whether it is the last row of one run of an ask
+        last[:-1] = (ends[1:, :3] != ends[:-1, :3]).any(1)
+        numbers, places = np.unique(ends[last, 0], return_inverse=True)
+        rows = np.bincount(places, ends[last, 3], len(numbers)).astype(int)
+        return dict(zip(numbers.tolist(), rows.tolist(), strict=True))
 
 
 def _write_about(connection: sqlite3.Connection, study: StudyRecord, images: int) -> None:
