@@ -53,9 +53,10 @@ from tollbox.studies.grid import Grid
 from tollbox.studies.inputs import load
 from tollbox.studies.job import Loader, WorkerJob
 from tollbox.studies.run import run_jobs
+from tollbox.studies.store.codec import checksum
 from tollbox.studies.store.connection import ROLLBACK, VARIABLE, WAL
 from tollbox.studies.store.record import Environment, ModelRecord, StudyRecord
-from tollbox.studies.store.store import Store, shard_path
+from tollbox.studies.store.store import Store, shard_path, study_key
 from tollbox.workers.executors import Link, Stopper
 from tollbox.workers.process import ProcessPool
 
@@ -185,10 +186,11 @@ def memory_of(cells: int, finished: float) -> dict[str, float]:
         Store.create(path, record, [])
         done = range(int(finished * cells))
         with closing(sqlite3.connect(path)) as written, written:
-            row = (
-                "(?, 0, 'budget', '', '[]', 1.0, 100.0, 100, 10, 0, NULL, NULL, x'00', x'00', NULL)"
-            )
-            written.executemany(f"INSERT INTO results VALUES {row}", ((cell,) for cell in done))
+            rest = 0, "budget", "", "[]", 1.0, 100.0, 100, 10, 0, None, None, 0, 0
+            key, marks = study_key(record), ", ".join("?" * (len(rest) + 5))
+            rows = ((cell, *rest, checksum(key, "results", cell, *rest)) for cell in done)
+            filled = ((*row, b"", b"", None) for row in rows)
+            written.executemany(f"INSERT INTO results VALUES ({marks})", filled)
         before, began = peak(), time.monotonic()
         with Store(path, write=True) as store:
             coordinator = coordinator_of(store, 1)

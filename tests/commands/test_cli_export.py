@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from small_studies import copy_partial_study, rewrite_record
+from small_studies import copy_partial_study, reseal, rewrite_record
 
 from tollbox.cli.app import main
 from tollbox.data.tables import plain_text
@@ -121,6 +121,7 @@ def test_images_misclassified_from_the_start_are_marked(folder: Path, export: Ex
             "UPDATE results SET stop = 'already_misclassified', distance = 0 WHERE cell = ?",
             (first,),
         )
+        reseal(store)
     assert export()[0] == 0
     cells = rows(folder / "export" / "cells.csv")
     assert list(cells[0]) == list(COLUMNS)
@@ -173,9 +174,11 @@ def test_names_are_no_formulas(folder: Path, export: Export, start: str) -> None
         store.execute("UPDATE images SET name = ?", (formula,))
         warnings = json.dumps([formula])
         store.execute("UPDATE results SET reason = ?, warnings = ?", (formula, warnings))
-        text = json.loads(store.execute("SELECT value FROM about WHERE key='text'").fetchone()[0])
-        text = text.replace('preset = "a-cgba"', 'preset = "a-cgba"\nname = "=a"')
-        store.execute("UPDATE about SET value = ? WHERE key = 'text'", (json.dumps(text),))
+        change = "UPDATE about SET value = replace(value, ?, ?) WHERE key = ?"
+        store.execute(change, ('a-cgba\\"', 'a-cgba\\"\\nname = \\"=a\\"', "text"))
+        for key in ("series", "attacks"):
+            store.execute(change, ("a-cgba", "=a", key))
+        reseal(store)
     assert export()[0] == 0
     for row in rows(folder / "export" / "cells.csv"):
         assert row["name"] == row["reason"] == row["warnings"] == f"'{formula}"

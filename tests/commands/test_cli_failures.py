@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_studies import StudyFolder
+from small_studies import StudyFolder, reseal
 from test_cli import typed
 
 import tollbox as tb
@@ -27,7 +27,7 @@ def fail(reasons: Mapping[int, str]) -> None:
                 "UPDATE results SET stop = ?, reason = ? WHERE cell = ?", values
             )
             assert changed.rowcount == 1
-        store._connection.commit()
+        reseal(store._connection)
 
 
 def lines_of_failures(capsys: pytest.CaptureFixture[str]) -> list[str]:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ import torch
 import tollbox as tb
 from tollbox.cli import attack_files
 from tollbox.cli.app import main
+from tollbox.studies.store.store import Store
 
 TOLLBOX = (sys.executable, "-c", "from tollbox.__main__ import main; main()")
 MODEL = "def labels(images):\n    return (images.mean((1, 2, 3)) > 0.48).long()\n"
@@ -53,6 +55,43 @@ def attack(
     yield typed
     for number, handler in before.items():  # a command that was interrupted ends by ignoring it
         signal.signal(number, handler)
+
+
+def test_a_refusal_leaves_nothing_behind(
+    attack: Attack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = set(os.listdir())
+    code, _, err = attack(limit="999999999999999999999")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "images.limit is an integer of 70 bits" in err
+    made = MODEL.replace("def labels", "def plain") + (
+        "import torch\nfrom tollbox.core.model import Model\n"
+        "labels = Model(plain, torch.device('cpu'), quantize=8, batch=4)\n"
+    )
+    Path("bright.py").write_text(made)
+    sys.modules.pop("bright", None)
+    with pytest.raises(SystemExit) as end:
+        main([*tokens(), "--metered"])
+    assert end.value.code == 2
+    assert "the model takes batches of 4 only" in capsys.readouterr().err
+    assert set(os.listdir()) - {"__pycache__"} == before
+
+
+def test_the_second_of_two_that_make_one_folder_leaves_nothing(
+    attack: Attack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = Store.create
+
+    def slowly(path: Path, *rest: Any) -> None:
+        make(path, *rest)
+        Path("out").mkdir()
+        (Path("out") / "shard-0.sqlite").touch()  # as the first one would
+
+    monkeypatch.setattr(Store, "create", slowly)
+    code, _, err = attack()
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--out out was changed during the run (Directory not empty): nothing was saved" in err
+    assert not [name for name in os.listdir() if "partial" in name]
 
 
 def test_numbers_out_of_range_are_refused_before_anything_is_made(attack: Attack) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import polars
 import pyarrow.parquet
 import pytest
-from small_studies import copy_partial_study
+from small_studies import copy_partial_study, reseal
 
 import tollbox as tb
 from tollbox.cli.app import main
@@ -31,6 +31,7 @@ def folder(tmp_path: Path) -> Path:
         wrong = "UPDATE results SET stop = 'already_misclassified', distance = 0 WHERE cell = ?"
         store.execute(wrong, cells[:1])
         store.execute("UPDATE results SET distance = 9e999 WHERE cell = ?", cells[1:2])
+        reseal(store)
     return tmp_path / "out"
 
 
@@ -109,6 +110,7 @@ def test_to_polars_has_the_rows(folder: Path) -> None:
 def test_text_that_is_not_utf_8_is_written_with_backslashes(folder: Path) -> None:
     with closing(sqlite3.connect(folder / "shard-0.sqlite")) as store, store:
         store.execute("UPDATE results SET warnings = ?", ('["a \\udcff"]',))
+        reseal(store)
     assert export(str(folder), "--format", "parquet") == 0
     table = pyarrow.parquet.read_table(folder / "export-parquet" / "cells.parquet")
     with tb.studies.StudyResults(folder) as results:

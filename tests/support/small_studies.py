@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,8 +16,9 @@ import torch
 
 from tollbox import Study, run_study
 from tollbox.studies import StudyResults
+from tollbox.studies.store.codec import checksum
 from tollbox.studies.store.record import Environment, ModelRecord, StudyRecord
-from tollbox.studies.store.store import Store
+from tollbox.studies.store.store import COLUMNS, Store
 
 NETWORK = '''
 """A network of two layers, the same whoever makes it."""
@@ -155,7 +157,27 @@ def copy_partial_study(out: Path) -> None:
 def rewrite_record(store: Store, key: str, value: Any) -> None:
     """Change what a store says about its study, as only a test would."""
     store._connection.execute("UPDATE about SET value = ? WHERE key = ?", (json.dumps(value), key))
-    store._connection.commit()
+    reseal(store._connection)
+
+
+def reseal(connection: sqlite3.Connection) -> None:
+    """Make all checksums of a store fit its content, as only a forger would."""
+    rows = connection.execute("SELECT key, value FROM about")
+    about = {key: json.loads(value) for key, value in rows}
+    fingerprint = json.dumps(about["fingerprint"], sort_keys=True)
+    shared = checksum(about["text"], fingerprint, about["shard"])
+    for table, columns in COLUMNS.items():
+        key = b"" if table == "about" else shared
+        for row, *values in connection.execute(f"SELECT rowid, {columns} FROM {table}").fetchall():
+            change = f"UPDATE {table} SET checksum = ? WHERE rowid = ?"
+            connection.execute(change, (checksum(key, table, *values), row))
+    for blob in ("account", "steps", "image"):
+        for cell, content in connection.execute(f"SELECT cell, {blob} FROM results").fetchall():
+            if content is not None:
+                sealed = checksum(shared, blob, cell, content[8:]) + content[8:]
+                change = f"UPDATE results SET {blob} = ? WHERE cell = ?"
+                connection.execute(change, (sealed, cell))
+    connection.commit()
 
 
 def sample_record(**changes: Any) -> StudyRecord:

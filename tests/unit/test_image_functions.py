@@ -244,7 +244,7 @@ def test_such_a_study_runs_is_resumed_and_reported(
         ["run", "study.toml", "--out", "out", "--time-limit", "0.001"],
         ["resume", "out"],
         ["status", "out"],
-        ["report", "out"],
+        ["report", "out", "--trust-code"],
         ["export", "out"],
     ):
         sys.modules.pop(module, None)

@@ -81,7 +81,8 @@ def test_what_a_killed_writer_left_half_written_is_undone_by_a_reader(
         connection.execute("PRAGMA cache_size=1")
         connection.execute("PRAGMA cache_spill=1")
         for _ in range(200):
-            connection.execute("INSERT INTO batches (content) VALUES (?)", (os.urandom(5000),))
+            row = "INSERT INTO batches (content, checksum) VALUES (?, x'00')"
+            connection.execute(row, (os.urandom(5000),))
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(pid, 0)
     assert (tmp_path / "shard-0.sqlite-journal").stat().st_size

@@ -385,14 +385,14 @@ def test_the_time_limit_is_for_all_shards_together(
 
 
 def test_a_model_is_tried_with_few_rows(case: Case) -> None:
-    case.text = case.text.replace("batch_size = 16", "batch_size = 65536")
-    rows: list[int] = []
+    text, rows = case.text, list[int]()
 
     def counting(images: Tensor) -> Tensor:
         rows.append(len(images))
         return torch.zeros(len(images), dtype=torch.long)
 
     for batch, most in ((None, 256), (700, 700)):
+        case.text = text.replace("batch_size = 16", f"batch_size = {batch or 65536}")
         counted = tb.models.from_callable(counting, batch=batch)
         loaded = load(case.study(), {"net": counted})
         assert model_speed(loaded, counted) is not None

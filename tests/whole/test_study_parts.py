@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from small_studies import TEXT, StudyFolder, contents, rewrite_record, write_study
+from small_studies import TEXT, StudyFolder, contents, reseal, rewrite_record, write_study
 
 import tollbox as tb
 from tollbox.errors import FileError, InputError
@@ -155,7 +155,7 @@ def test_other_images_are_told(small: StudyFolder) -> None:
     folders = run_parts(small, 2)
     with Store(shard_path(folders[1], 1), write=True) as store:
         store._connection.execute("UPDATE images SET label = label + 1 WHERE place = 2")
-        store._connection.commit()
+        reseal(store._connection)
     refused(small, folders, "its images differ")
 
 
@@ -182,6 +182,19 @@ def test_a_damaged_part_is_told(small: StudyFolder, table: str) -> None:
             store._connection.execute(f"UPDATE {table} SET {column} = x'00ff00'")
             store._connection.commit()
     refused(small, folders, r"shard-1.sqlite (is damaged|has been cut short|cannot be used)")
+
+
+def test_a_cell_that_was_renumbered_is_told(small: StudyFolder) -> None:
+    folders = run_parts(small, 2)
+    with Store(shard_path(folders[1], 1), write=True) as store:
+        store.forget([5])
+        store._connection.execute("UPDATE results SET cell = 5 WHERE cell = 3")
+        store._connection.commit()
+    refused(small, folders, r"shard-1.sqlite is damaged \(row 5 of results was changed\)")
+    with Store(shard_path(folders[1], 1), write=True) as store:
+        store._connection.execute("UPDATE results SET cell = 4 WHERE cell = 5")
+        reseal(store._connection)
+    refused(small, folders, r"shard-1.sqlite is damaged \(cell 4 is not one of its cells\)")
 
 
 def test_a_part_that_is_being_run_is_not_merged(small: StudyFolder) -> None:

@@ -207,10 +207,14 @@ def test_a_cell_is_replayed_with_it_alone(case: Case) -> None:
     case.run()
     with StudyResults(case.out) as results:
         wanted = results.results(attack="frugal+surrogate")[0]
+        needed = r"the attack 'frugal\+surrogate' needs its surrogate, .* set trust_code"
+        with pytest.raises(InputError, match=needed):
+            results.replayed(wanted.index)
+    with StudyResults(case.out, trust_code=True) as results:
         again = results.replayed(wanted.index)
         assert again.improvements == wanted.improvements
     write_own(case.own, seed=1)
-    with StudyResults(case.out) as results:
+    with StudyResults(case.out, trust_code=True) as results:
         assert results.replayed(0).distance == results.results()[0].distance
         with pytest.raises(FileError, match=r"the weights of the surrogate .* changed"):
             results.replayed(wanted.index)

@@ -203,15 +203,16 @@ def conclude(
     criteria: Criteria | None = None,
     loaded: StudyInputs | None = None,
     other: Path | None = None,
+    trust_code: bool = False,
 ) -> Audit:
     """Write audit.json and audit.html of a folder, and return the results.
 
     Criteria default to those with which the audit was started. `loaded` is the study, if it is in
-    memory; `other` is the folder of an audit to compare with.
+    memory; `other` is the folder of an audit to compare with. `trust_code` is as in `StudyResults`.
     """
     check_replaceable(folder / PAGE, GENERATOR)
     with ExitStack() as opened:
-        results = opened.enter_context(StudyResults(folder, loaded))
+        results = opened.enter_context(StudyResults(folder, loaded, trust_code=trust_code))
         runs = AuditRuns.of(results)
         criteria = (criteria or Criteria()).or_else(Criteria.from_json(runs.settings["criteria"]))
         data = audit_data(runs, criteria)

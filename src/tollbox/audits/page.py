@@ -29,7 +29,6 @@ from ..report.gallery import MOST_WORK, amplification, pixels, png
 from ..report.page import assemble, packaged
 from ..report.summary import model_settings
 from ..studies.grid import Place
-from ..studies.inputs import load
 from ..studies.results import StudyResults
 from .costs import AuditRuns
 from .criteria import Criteria
@@ -109,4 +108,4 @@ def _sources(results: StudyResults) -> Tensor:
         return read_npz(own, None)[0]
     if results.given_inputs is not None:
         return results.pixels
-    return load(replace(results.study, device="cpu"), record=results.record).images.images
+    return results.load_inputs(replace(results.study, device="cpu")).images.images

@@ -2,7 +2,8 @@
 
 1. An audit is a study in --out. The same command resumes it, and so does `tollbox resume`.
 2. Without --model nothing is run: the audit recorded in --out is reported again, with the given
-   --worth, --epsilon, --policy and --against.
+   --worth, --epsilon, --policy and --against. No code of the folder is imported, unless
+   --trust-code is set.
 3. audit.json and audit.html are written whenever a run stops, finished or not.
 """
 
@@ -50,6 +51,8 @@ class AuditOptions(ModelOptions):
     """CSV with the columns flagged and price: a growing price to report in addition."""
     against: Path | None = None
     """Folder of another audit to compare with."""
+    trust_code: bool = False
+    """Without --model: run the audit's own function that returns the images, to show them."""
     json: Annotated[bool, JSON] = False
 
 
@@ -68,7 +71,8 @@ def audit(options: AuditOptions) -> int:
     if options.model is not None:
         return run_audit(options, criteria, limit)
     _check_asked(options)
-    show(conclude(options.out, criteria, other=options.against), options.json)
+    trusted = options.trust_code
+    show(conclude(options.out, criteria, None, options.against, trusted), options.json)
     return 0
 
 
@@ -96,7 +100,7 @@ def _check_asked(options: AuditOptions) -> None:
     """Raise InputError if a run's option is given without a model, or `out` does not exist."""
     both = f"{mention('model')} and {mention('path')} to run an audit"
     for each in fields(options):
-        read = each.name in ("out", "worth", "epsilon", "policy", "against", "json")
+        read = each.name in ("out", "worth", "epsilon", "policy", "against", "trust_code", "json")
         if not read and getattr(options, each.name) != each.default:
             expected = f"{both}, or neither to read one that is recorded"
             given = f"is given, and {mention('model')} is not"

@@ -29,6 +29,9 @@ class ReportOptions:
     floors: Path | None = None
     """CSV with the columns image (its hash) and distance: distances known to be reachable, used for
     O in the ranking."""
+    trust_code: bool = False
+    """Run the study's own function that returns the images, for the gallery. Use it only if you
+    trust the folder."""
 
 
 def report(folder: Folder, /, options: ReportOptions = ReportOptions()) -> int:  # noqa: B008
@@ -47,7 +50,7 @@ def report(folder: Folder, /, options: ReportOptions = ReportOptions()) -> int: 
     check_replaceable(out, GENERATOR)
     if options.figures is not None:
         check_free(options.figures, input="figures")
-    with StudyResults(folder) as results:
+    with StudyResults(folder, trust_code=options.trust_code) as results:
         all_series = series_of(results, reading)
         floors = None if options.floors is None else read_floors(options.floors, results)
         table = with_best_of_all(paper_table(results.study, all_series), all_series)

@@ -49,7 +49,7 @@ def resume(folder: Folder, /, options: ResumeOptions = ResumeOptions()) -> int: 
         with keeping(folder):
             how = replace(how, in_order=options_of(limit).in_order)
             code = say_end(folder, *run_left(folder, how, cluster=cluster), table=False)
-            show(conclude(folder))
+            show(conclude(folder, trust_code=True))
             return code
     if record.made_by == "run" and (change := _describe_edit(record)) is not None:
         say(change)

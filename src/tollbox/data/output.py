@@ -7,7 +7,8 @@
    move up at the end. Otherwise it is a sibling of the output folder, and is renamed at the end.
    Links are resolved first.
 3. A single file (a page) is written next to the old one and then replaces it.
-4. Results of a finished run are never removed: if a step fails, the message says where they are.
+4. Results of a finished run (`Stage.writing`) are never removed: if a step fails, the message says
+   where they are. What can be made again is removed.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class Stage:
         name = f".partial-{os.getpid()}"
         sibling = self._final.with_name(f".{self._final.name}{name}")
         self.folder = self._final / name if self._inside else sibling
-        self.left = False
+        self.left = self._precious = False
         try:
             self.folder.parent.mkdir(parents=True, exist_ok=True)
             self.folder.mkdir()
@@ -103,7 +104,8 @@ class Stage:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Keep the folder if writing the results of a finished run fails."""
+        """Keep the folder if writing the results of a finished run, or moving them, fails."""
+        self._precious = True
         try:
             yield
         except Exception as error:
@@ -123,11 +125,11 @@ class Stage:
                     self._move_up()
                 else:
                     os.rename(self.folder, self._final)
-            except OSError as error:  # `out` was free before the run; keep the results
-                self.left = True
+            except OSError as error:  # `out` was free before the run
+                self.left = self._precious
                 given = f"{self._out} was changed during the run ({error.strerror})"
-                where = f"the results are in {self.folder}"
-                raise FileError(f"{given}: {where}", input=self._input) from None
+                kept = f"the results are in {self.folder}" if self.left else "nothing was saved"
+                raise FileError(f"{given}: {kept}", input=self._input) from None
 
     def _move_up(self) -> None:
         names = {entry.name for entry in self.folder.iterdir()}

@@ -9,11 +9,11 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import operator
 import os
 import sys
 from collections.abc import Callable
+from importlib.machinery import PathFinder
 from pathlib import PurePath
 from typing import Any
 
@@ -53,11 +53,10 @@ def named_by_file(text: str, input: str) -> InputError | None:
 
 
 def is_module(name: str) -> bool:
-    """Return whether the top-level package of a module can be found."""
-    importable(os.getcwd())
-    first = name.partition(".")[0]
+    """Return whether the top-level package of a module can be found, here or where Python looks."""
+    first, folders = name.partition(".")[0], [os.getcwd(), *sys.path]
     known = first in sys.modules
-    return first.isidentifier() and (known or importlib.util.find_spec(first) is not None)
+    return first.isidentifier() and (known or PathFinder.find_spec(first, folders) is not None)
 
 
 def importable(folder: str) -> None:
@@ -68,7 +67,8 @@ def importable(folder: str) -> None:
 def imported(name: str, input: str) -> Any:
     """Import what `name` (module:function) refers to. `input` is the argument that it came from."""
     module, _, attribute = name.partition(":")
-    importable(os.getcwd())
+    if module.partition(".")[0] != "tollbox":  # which needs no other place, where a file may lurk
+        importable(os.getcwd())
     try:
         return operator.attrgetter(attribute)(importlib.import_module(module))
     except ModuleNotFoundError as error:

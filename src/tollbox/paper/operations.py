@@ -193,7 +193,7 @@ def optimal(ratio: float, d: int) -> float:
 
 def share_panels(results: StudyResults) -> list[SharePanel]:
     """Return the first estimates of each model and each attack with AGREST."""
-    study, shape = results.study, tuple(results.pixels.shape[1:])
+    study, shape = results.study, results.record.shape or ()
     all_panels = []
     for model, spec in itertools.product(study.models, study.attacks):
         estimate = getattr(spec.attack, "estimate", None)

@@ -13,7 +13,12 @@ from ..data.output import check_free, staged
 from ..data.tables import shortened, utf8
 from ..errors import InputError
 from ..workers.executors import within_cores
-from .fingerprint import attack_fingerprint, current_environment, price_fingerprint
+from .fingerprint import (
+    attack_fingerprint,
+    current_environment,
+    price_fingerprint,
+    recorded_study,
+)
 from .grid import Grid
 from .inputs import StudyInputs
 from .store.record import Environment, ModelRecord, StudyRecord, first_difference
@@ -88,6 +93,7 @@ def create(
         shape=tuple(images.images.shape[1:]),
         detector=inputs.detector_record(),
     )
+    recorded_study(record, files=False)  # raises if what is written could not be read
     columns = inputs.hashes, images.labels, map(utf8, images.names)
     rows = list(zip(range(len(images)), *columns, strict=True))
     with staged(out) as stage:

@@ -164,7 +164,8 @@ def load_images(study: Study, limit: int | None, own: ModelConfiguration) -> Ima
     how: dict[str, Any] = {"resizing": spec.resizing, "names": spec.names, "model": own}
     with study.reporting(("images", "path")):
         if spec.function is not None:
-            importable(str(study.folder.resolve()))
+            if not spec.function.startswith("tollbox."):
+                importable(str(study.folder.resolve()))
             images = images_from(spec.function, count, **how)
         else:
             images = image_files.load_images(spec.path, spec.labels, count, **how)

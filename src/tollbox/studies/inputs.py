@@ -38,7 +38,7 @@ from ..data.resizing import ModelConfiguration
 from ..data.tables import LARGEST
 from ..data.user_code import called, importable, imported
 from ..detection import benign_panel
-from ..engine.batch import default_batch_size, trial_batch_size
+from ..engine.batch import batch_size_for, default_batch_size, trial_batch_size
 from ..errors import FileError, InputError
 from ..model_check import CHECKED_IMAGES, Examined, exact_choice, examine, shapes_of, threads
 from ..models.loading import load_network, open_network
@@ -124,9 +124,11 @@ class StudyInputs:
         return self.models[spec.name]
 
     def _check_classes(self, spec: ModelSpec, model: Model) -> None:
-        """Raise InputError unless the labels, goal, prices and names fit the model's classes."""
+        """Raise InputError unless the labels, goal, prices and names fit the model's classes, and
+        the batch size fits the model."""
         study, images = self.study, self.images
         with study.reporting(spec=spec):
+            batch_size_for(model, study.execution)
             check_names(images.class_names, model.classes)
             known = model.classes or len(images.class_names) or None
             each = zip(images.labels, images.names, images.origins, strict=True)

@@ -1,10 +1,12 @@
-"""The results of a study so far, read from its folder; nothing is run, and no model is needed.
+"""The results of a study so far, read from its folder; no model is needed.
 
 1. Labels carry no price: `rows(price=...)` gives what the same answers would have cost. An attack
    that plans with the price would have sent other queries at that price.
 2. `replayed` runs a cell again from its recorded answers, with a smaller budget if one is given. So
    it finds the adversarial image at any cost, even if none was kept. Only this and `pixels` load
    anything: the images, and the surrogate of an attack that is replayed.
+3. A folder may come from anyone, so reading runs no code that it names: not the function that
+   returns its images, unless it is tollbox's own, and no surrogate. `trust_code` permits both.
 """
 
 from __future__ import annotations
@@ -30,14 +32,18 @@ from ..data.tables import utf8
 from ..data.user_code import optional
 from ..engine.engine import Engine
 from ..engine.journal import Answered, History
-from ..errors import InputError, UnknownNameError
+from ..errors import InputError, UnknownNameError, mention
 from .fingerprint import attack_fingerprint, check_unchanged, recorded_study, surrogate_name
 from .grid import Grid
 from .images import digest_of
 from .inputs import StudyInputs, load
 from .status import StudyStatus
 from .store.codec import End, Trace
+from .store.connection import damaged, reading
 from .store.record import DIGEST, difference
+from .study import Study
+
+BUILT_IN_IMAGES = "tollbox.models.stand_ins:images"
 
 COLUMNS: dict[str, type] = {
     "model": str,
@@ -70,12 +76,23 @@ a detector, and those about the first alarm if there was none."""
 class StudyResults(StudyStatus):
     """The results of a study, finished or not. Use it as a context manager, or `close` it."""
 
-    def __init__(self, folder: str | Path, inputs: StudyInputs | None = None) -> None:
-        """Open a study for reading; `inputs` are its inputs, if they are already loaded."""
+    def __init__(
+        self, folder: str | Path, inputs: StudyInputs | None = None, *, trust_code: bool = False
+    ) -> None:
+        """Open a study for reading; `inputs` are its inputs, if they are already loaded.
+
+        trust_code: whether `pixels` and `replayed` may run code that the study names.
+        """
         super().__init__(folder)
-        self.given_inputs = inputs
+        self.given_inputs, self.trust_code = inputs, trust_code
         self.study = recorded_study(self.record, files=False)
         self.grid = Grid(self.study, len(self.images), self.record.kept)
+        study, record = self.study, self.record
+        names = [*(spec.name for spec in study.models), *(spec.name for spec in study.attacks)]
+        series = tuple(each.named(study) for each in self.grid.series)
+        then = [*record.models, *record.attacks], record.series, record.width
+        if (names, series, self.grid.width) != then:
+            raise damaged(self.stores[0].path, "its text is not that of its cells")
 
     def cost_at(self, price: float, flagged: int, queries: int, alarms: int) -> float:
         """Return what answers and alarms would have cost at c* = price."""
@@ -153,11 +170,13 @@ class StudyResults(StudyStatus):
     @property
     def surrogates(self) -> dict[str, str]:
         """Digests of the weights of surrogates, by attack."""
-        return {
-            spec.name: self.record.fingerprint[surrogate_name(spec)]["the weights"][len(DIGEST) :]
-            for spec in self.study.attacks
-            if spec.surrogate is not None
-        }
+        found = self.record.fingerprint
+        with reading(self.stores[0].path):
+            return {
+                spec.name: found[surrogate_name(spec)]["the weights"].removeprefix(DIGEST)
+                for spec in self.study.attacks
+                if spec.surrogate is not None
+            }
 
     def runs(self, steps: bool = False) -> Iterator[tuple[End, Trace]]:
         """Yield the outcome and the trace of each finished cell; `steps` adds the steps."""
@@ -234,8 +253,12 @@ class StudyResults(StudyStatus):
         obstacle = difference(self.record.fingerprint, attack_fingerprint(self.study))
         if obstacle is not None:
             raise InputError(f"these cells cannot be replayed here: {obstacle}.")
-        inputs, places = self._inputs, [self.grid.place(cell) for cell, _ in cells]
+        places = [self.grid.place(cell) for cell, _ in cells]
         attacks = dict.fromkeys(place.series.attack for place in places)
+        for spec in attacks:
+            if spec.surrogate is not None and self.given_inputs is None:
+                self._check_trusted(f"the attack {spec.name!r} needs its surrogate")
+        inputs = self._inputs
         check_unchanged(self.record, inputs.replay_fingerprint(attacks), self.folder)
         [model] = {place.series.model for place in places}
         answers: dict[int, list[Answered]] = {}
@@ -268,7 +291,20 @@ class StudyResults(StudyStatus):
 
     @cached_property
     def _inputs(self) -> StudyInputs:
-        return self.given_inputs or load(self.study, record=self.record)
+        return self.given_inputs or self.load_inputs(self.study)
+
+    def load_inputs(self, study: Study) -> StudyInputs:
+        """Load the images of the study; `study` may differ in its device."""
+        function = study.images.function
+        if function not in (None, BUILT_IN_IMAGES):
+            self._check_trusted(f"the images come from {function}")
+        return load(study, record=self.record)
+
+    def _check_trusted(self, need: str) -> None:
+        if not self.trust_code:
+            given = f"{need}, and reading a study runs no code"
+            remedy = f"set {mention('trust_code')} if you trust the study and its code"
+            raise InputError(given, remedy=remedy)
 
 
 def _silent(images: Tensor) -> Tensor:  # noqa: ARG001

@@ -18,9 +18,8 @@ from ..core.exactness import Exactness
 from ..core.metric import Metric
 from ..core.stop import Stop
 from ..data.tables import path_of
-from ..errors import FileError
 from .store.codec import End
-from .store.connection import lock_holder
+from .store.connection import damaged, lock_holder
 from .store.record import per_model
 from .store.store import open_shards
 
@@ -37,6 +36,7 @@ class SeriesStatus:
     done: int
     failed: int
     queries: int
+    """Queries of finished cells, and the recorded answers of unfinished ones."""
     median: float
     """Median of the final distances; NaN if no cell counts yet."""
     counted: int
@@ -73,6 +73,14 @@ class StudyStatus:
         self.record = self.stores[0].study
         self.images = self.stores[0].images()
         """Content hash, label and name of each image."""
+        kept = self.record.kept
+        counts = {len(self.images)}
+        if kept is not None:
+            counts = {len(kept.of_model.get(name, ())) for name in self.record.models}
+            most = max((place for places in kept.of_model.values() for place in places), default=0)
+            counts |= {0} if most >= len(self.images) else set()
+        if 0 in counts or len(counts) > 1 or self.record.width % counts.pop():
+            raise damaged(self.stores[0].path, "its images are not those of its cells")
 
     def __enter__(self) -> Self:
         return self
@@ -94,9 +102,13 @@ class StudyStatus:
         record, by_series = self.record, defaultdict[int, list[End]](list)
         for end in self.finished():
             by_series[end.cell // record.width].append(end)
+        unfinished = Counter[int]()
+        for store in self.stores:
+            for cell, rows in store.rows_under_way().items():
+                unfinished[cell // record.width] += rows
         found = []
         for number, name in enumerate(record.series):
-            ends = by_series[number]
+            ends, under_way = by_series[number], unfinished[number]
             counted = [end for end in ends if counts_in_median(end.stop)]
             firsts = [end.first_alarm.queries for end in ends if end.first_alarm is not None]
             found.append(
@@ -105,7 +117,7 @@ class StudyStatus:
                     cells=record.cells_of(number, number + 1),
                     done=len(ends),
                     failed=sum(end.stop.failed for end in ends),
-                    queries=sum(end.queries for end in ends),
+                    queries=sum(end.queries for end in ends) + under_way,
                     median=_median([end.distance for end in counted]),
                     counted=len(counted),
                     without_point=Counter(e.stop for e in counted if math.isinf(e.distance)),
@@ -143,8 +155,11 @@ class StudyStatus:
             entries = tomllib.loads(self.record.text)["prices"]
             prices = [entry["ratio"] if isinstance(entry, dict) else entry for entry in entries]
         except (ValueError, KeyError, TypeError):
-            raise FileError(f"{self.folder} has a study whose text has no prices") from None
-        return [*itertools.product(self.record.models, self.record.attacks, prices)]
+            prices = []
+        keys = [*itertools.product(self.record.models, self.record.attacks, prices)]
+        if len(keys) != len(self.record.series):
+            raise damaged(self.stores[0].path, "its text is not that of its series")
+        return keys
 
     @property
     def warnings(self) -> list[str]:

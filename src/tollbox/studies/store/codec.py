@@ -5,10 +5,12 @@
 2. A trace is two compressed JSON texts: the account (counts by phase and label, alarms by phase,
    improvements), and the steps, which are much longer and seldom needed. Costs follow from the
    counts, so a run can be priced again.
+3. Content that unpacks to more than `MOST_BYTES` is refused before it fills the memory.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import math
@@ -27,7 +29,7 @@ from ...core.goal import Goal
 from ...core.ledger import Ledger
 from ...core.result import Improvement, Result, Step
 from ...core.stop import Stop
-from ...engine.journal import Answered
+from ...engine.journal import ALARMS, Answered
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,6 +39,17 @@ if TYPE_CHECKING:
 
 COMPRESSION = 1
 """Compression level of zlib: the fastest."""
+MOST_BYTES = 2**28
+"""Maximum size of unpacked content. A batch of a million rows has 2**26 bytes at most."""
+
+
+def checksum(*values: Any) -> bytes:
+    """Return eight bytes that depend on every value and its type."""
+    digest = hashlib.blake2b(json.dumps(values, default=len).encode(), digest_size=8)
+    for value in values:
+        if isinstance(value, bytes):  # the text has its length
+            digest.update(value)
+    return digest.digest()
 
 
 class End(NamedTuple):
@@ -57,6 +70,8 @@ class End(NamedTuple):
     @property
     def fault(self) -> str | None:
         """Description of the first impossible value; None if all are possible."""
+        if not isinstance(self.seed, int):
+            return f"has seed {self.seed!r}"
         if not self.distance >= 0:
             return f"has distance {self.distance}"
         if not 0 <= self.cost < math.inf:
@@ -86,17 +101,25 @@ def pack_answers(answers: Sequence[Answered]) -> bytes:
 
 def unpack_answers(content: bytes, cells: NDArray[np.int64] | None = None) -> Iterator[Answered]:
     """Yield the spans of a batch; with `cells`, only those of these cells."""
-    plain = zlib.decompress(content)
-    (count,) = struct.unpack_from("<q", plain)
-    head = np.frombuffer(plain, "<i8", 5 * count, 8).reshape(count, 5)
+    head, plain = unpack_spans(content)
+    count = len(head)
     distances = np.frombuffer(plain, "<f8", count, 8 + 40 * count)
     labels = np.frombuffer(plain, "<i8", -1, 8 + 48 * count).astype(np.int64)
     ends = np.cumsum(head[:, 4])
+    if not count or (head[:, 1:] < [0, ALARMS, 0, 1]).any() or ends[-1] != len(labels):
+        raise ValueError("a batch has other labels than its spans say")
     chosen = range(count) if cells is None else np.nonzero(np.isin(head[:, 0], cells))[0]
     for span in chosen:
         cell, ask, run, first, rows = head[span].tolist()
         end = int(ends[span])
         yield Answered(cell, ask, run, first, labels[end - rows : end], float(distances[span]))
+
+
+def unpack_spans(content: bytes) -> tuple[NDArray[np.int64], bytes]:
+    """Return cell, ask, run, first row and number of rows of each span, and the plain content."""
+    plain = _unzipped(content)
+    (count,) = struct.unpack_from("<q", plain)
+    return np.frombuffer(plain, "<i8", 5 * count, 8).reshape(count, 5), plain
 
 
 @dataclass(frozen=True)
@@ -135,7 +158,7 @@ def _plain(value: Any) -> Any:
 
 def unpack_trace(account: bytes, steps: bytes | None) -> Trace:
     """Return the trace that `pack_trace` packed, without steps if `steps` is None."""
-    values = json.loads(zlib.decompress(account))
+    values = json.loads(_unzipped(account))
     trace = Trace(
         {
             phase: Counter({int(label): count for label, count in tally.items()})
@@ -143,7 +166,7 @@ def unpack_trace(account: bytes, steps: bytes | None) -> Trace:
         },
         Counter(values["alarms"]),
         tuple(Improvement(*row) for row in values["improvements"]),
-        () if steps is None else tuple(Step(*row) for row in json.loads(zlib.decompress(steps))),
+        () if steps is None else tuple(Step(*row) for row in json.loads(_unzipped(steps))),
     )
     tallies = [tally.values() for tally in trace.counts.values()]
     if not all(_is_count(n) for counts in (*tallies, trace.alarms.values()) for n in counts):
@@ -151,6 +174,15 @@ def unpack_trace(account: bytes, steps: bytes | None) -> Trace:
     if any(not value >= 0 for row in trace.improvements for value in row):
         raise ValueError("an improvement has a value below 0")
     return trace
+
+
+def _unzipped(content: bytes) -> bytes:
+    unpacking = zlib.decompressobj()
+    plain = unpacking.decompress(content, MOST_BYTES)
+    if not unpacking.eof:
+        short = len(plain) < MOST_BYTES
+        raise ValueError("its end is missing" if short else f"it has over {MOST_BYTES} bytes")
+    return plain
 
 
 def pack_image(image: Tensor | None) -> bytes | None:
@@ -167,4 +199,4 @@ def unpack_image(content: bytes | None) -> Tensor | None:
         return None
     import torch
 
-    return torch.from_numpy(np.load(io.BytesIO(zlib.decompress(content))))
+    return torch.from_numpy(np.load(io.BytesIO(_unzipped(content))))

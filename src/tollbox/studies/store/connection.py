@@ -20,6 +20,7 @@ import fcntl
 import os
 import socket
 import sqlite3
+import stat
 import struct
 import zlib
 from collections.abc import Iterator
@@ -45,7 +46,7 @@ NO_ROOM = (
 )
 """SQLite's error codes for a full disk."""
 DAMAGE = (
-    *(zlib.error, struct.error, AttributeError, EOFError, KeyError, TypeError, ValueError),
+    *(zlib.error, struct.error, AttributeError, EOFError, LookupError, TypeError, ValueError),
     *(OverflowError, RecursionError),
 )
 """Exceptions that decoding damaged bytes can raise."""
@@ -130,6 +131,15 @@ def damaged(path: Path, what: str) -> FileError:
 
 def _no_room(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", None) in NO_ROOM
+
+
+def check_regular(path: Path) -> None:
+    """Raise FileError if a file next to a shard is a pipe, a link or a device. SQLite would wait
+    for it, or write to what it points to."""
+    for suffix in (".sqlite-wal", ".sqlite-shm", ".sqlite-journal", ".lock"):
+        other = path.with_suffix(suffix)
+        if os.path.lexists(other) and not stat.S_ISREG(other.lstat().st_mode):
+            raise FileError(f"{other} is not a regular file", remedy="remove it")
 
 
 def in_use(folder: Path, holder: str | None, how: str = "") -> FileError:

@@ -21,6 +21,7 @@ from ...core.detector import BenignStats
 from ...core.exactness import Exactness, Seen
 from ...core.metric import Metric
 from ...data.resizing import Resizing
+from ...data.tables import shortened
 
 Fingerprint = Mapping[str, Mapping[str, str]]
 """Properties by the object that has them, both named as in messages, such as
@@ -38,7 +39,7 @@ def difference(then: Fingerprint, now: Fingerprint) -> str | None:
     """
     for thing, new in now.items():
         old = then.get(thing, {})
-        known = all(any(value[0] != DIGEST for value in each.values()) for each in (old, new))
+        known = all(any(value[:1] != DIGEST for value in each.values()) for each in (old, new))
         for name in {**old, **new}:
             before, after = old.get(name), new.get(name)
             digest = (before or after or "").startswith(DIGEST)
@@ -194,6 +195,17 @@ class StudyRecord:
     detector: DetectorRecord | None = None
 
     @property
+    def fault(self) -> str | None:
+        """Description of the first impossible value; None if all are possible."""
+        if not 0 <= self.part < self.parts <= self.shards or self.shards % self.parts:
+            return f"it is part {self.part} of {self.parts}, and has {self.shards} shards"
+        if self.shard not in self.folder_shards:
+            return f"its shard is {self.shard}"
+        if not (1 <= self.width < 2**40 and self.models) or len(self.series) % len(self.models):
+            return f"it has {len(self.series)} series of {self.width} cells"
+        return None
+
+    @property
     def folder_shards(self) -> range:
         """Numbers of the shards in this folder."""
         return range(self.part, self.shards, self.parts)
@@ -232,17 +244,32 @@ class StudyRecord:
         return {**asdict(self), "folder": str(self.folder)}
 
 
+IN_JSON: dict[Any, Any] = {tuple: list, Mapping: dict, float: (float, int)}
+IN_JSON |= dict.fromkeys((Path, Metric, Seen), str)
+"""Types of values in JSON, where they differ."""
+
+
 def from_json(kind: Any, value: Any) -> Any:
     """Return a value of JSON as the type that an annotation names: a dataclass, a tuple, a mapping,
-    an enumeration, a path, or one of these or None. Raise KeyError if a field is missing."""
-    if isinstance(kind, types.UnionType) and value is not None:
+    an enumeration, a path, a plain value, or one of these or None. Raise KeyError if a field is
+    missing, and TypeError if a value has another type."""
+    if isinstance(kind, types.UnionType):
+        if value is None and types.NoneType in kind.__args__:
+            return None
         lists = isinstance(value, list)
-        kind = next(each for each in kind.__args__ if (get_origin(each) is tuple) == lists)
-    if hasattr(kind, "__dataclass_fields__"):
+        fitting = (each for each in kind.__args__ if (get_origin(each) is tuple) == lists)
+        kind = next(fitting, kind.__args__[0])
+    origin = get_origin(kind) or kind
+    wanted = dict if hasattr(kind, "__dataclass_fields__") else IN_JSON.get(origin, origin)
+    if kind is not Any and (
+        not isinstance(value, wanted) or (isinstance(value, bool) and kind is not bool)
+    ):
+        raise TypeError(f"{shortened(repr(value))} is not a {origin.__name__}")
+    if wanted is dict and origin is not Mapping:
         return kind(**{name: from_json(each, value[name]) for name, each in _hints(kind).items()})
-    if get_origin(kind) is tuple:
+    if origin is tuple:
         return tuple(from_json(get_args(kind)[0], each) for each in value)
-    if get_origin(kind) is Mapping:
+    if origin is Mapping:
         return {name: from_json(get_args(kind)[1], each) for name, each in value.items()}
     return kind(value) if kind in (Path, Metric, Seen) else value
 

@@ -11,6 +11,12 @@
 2. One process writes to a shard; others may read it at any time (`connection.py`).
 3. A value that no run can have is reported with its file and not used.
 4. A folder is used only if each file holds the shard in its name, and all belong to one study.
+5. Every row has a checksum over the study, the shard, the table and its values, so that a row that
+   was edited, or moved from another place, is noticed by whatever reads it. `account`, `steps` and
+   `image` begin with checksums of their own, since they are read alone. A checksum protects against
+   damage and careless editing; it is no signature.
+6. Batches are numbered from 1 without a gap. A result knows the last batch before it, so that
+   batches missing at the end are noticed as well.
 """
 
 from __future__ import annotations
@@ -31,7 +37,7 @@ from ...core.detector import FirstAlarm
 from ...core.result import Result
 from ...core.stop import Stop
 from ...data.tables import kind_of
-from ...engine.journal import Answered
+from ...engine.journal import ALARMS, Answered
 from ...errors import FileError
 from . import codec
 from .codec import End, Trace
@@ -39,6 +45,7 @@ from .connection import (
     TO_CREATE,
     WAL,
     check_length,
+    check_regular,
     connect,
     damaged,
     journal_of,
@@ -51,29 +58,37 @@ from .record import StudyRecord, from_json
 if TYPE_CHECKING:
     from torch import Tensor
 
-PATTERN = re.compile(r"shard-(\d+)\.sqlite")
+PATTERN = re.compile(r"shard-(\d{1,9})\.sqlite")
 MADE_BY_RUN = "a folder that `tollbox run` or `tollbox audit` made"
 RESTORE = "restore it, or start again in another folder"
 APPLICATION = 0x70011B0C
-SCHEMA = 3
+SCHEMA = 4
 TABLES = """
-CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL, checksum BLOB NOT NULL);
 CREATE TABLE images (place INTEGER PRIMARY KEY, content TEXT NOT NULL, label INTEGER NOT NULL,
-    name TEXT NOT NULL);
-CREATE TABLE batches (id INTEGER PRIMARY KEY, content BLOB NOT NULL);
+    name TEXT NOT NULL, checksum BLOB NOT NULL);
+CREATE TABLE batches (id INTEGER PRIMARY KEY, content BLOB NOT NULL, checksum BLOB NOT NULL);
 CREATE TABLE results (cell INTEGER PRIMARY KEY, seed INTEGER NOT NULL, stop TEXT NOT NULL,
     reason TEXT NOT NULL, warnings TEXT NOT NULL, distance REAL NOT NULL, cost REAL NOT NULL,
     queries INTEGER NOT NULL, flagged INTEGER NOT NULL, alarms INTEGER NOT NULL,
-    first_alarm_queries INTEGER, first_alarm_flagged INTEGER,
+    first_alarm_queries INTEGER, first_alarm_flagged INTEGER, batch INTEGER NOT NULL,
+    has_image INTEGER NOT NULL, checksum BLOB NOT NULL,
     account BLOB NOT NULL, steps BLOB NOT NULL, image BLOB);
-CREATE TABLE restarts (cell INTEGER PRIMARY KEY, batch INTEGER NOT NULL, why TEXT NOT NULL);
-CREATE TABLE times (series INTEGER PRIMARY KEY, seconds REAL NOT NULL);
+CREATE TABLE restarts (cell INTEGER PRIMARY KEY, batch INTEGER NOT NULL, why TEXT NOT NULL,
+    checksum BLOB NOT NULL);
+CREATE TABLE times (series INTEGER PRIMARY KEY, seconds REAL NOT NULL, checksum BLOB NOT NULL);
 """
-END = (
-    "cell, seed, stop, reason, warnings, distance, cost, queries, flagged, alarms, "
-    "first_alarm_queries, first_alarm_flagged"
-)
-"""Columns of a result that make up an `End`."""
+STATEMENTS = [statement.strip() for statement in TABLES.split(";") if statement.strip()]
+COLUMNS = {
+    "about": "key, value",
+    "images": "place, content, label, name",
+    "batches": "id, content",
+    "results": "cell, seed, stop, reason, warnings, distance, cost, queries, flagged, alarms, "
+    "first_alarm_queries, first_alarm_flagged, batch, has_image",
+    "restarts": "cell, batch, why",
+    "times": "series, seconds",
+}
+"""Columns that a row's checksum covers; the first identifies the row."""
 
 
 class Store:
@@ -85,7 +100,8 @@ class Store:
             raise FileError(
                 f"{path} does not exist", expected="the file of a study", remedy=RESTORE
             )
-        self.path = path
+        check_regular(path)
+        self.path, self._key = path, b""
         with ExitStack() as opened:
             if write:
                 opened.callback(os.close, lock(path))
@@ -93,9 +109,13 @@ class Store:
                 self._connection = connect(path, write)
                 opened.callback(self._connection.close)
                 self._check()
-                rows = self._connection.execute("SELECT key, value FROM about")
-                about = {key: json.loads(value) for key, value in rows}
+                about = {key: json.loads(value) for key, value in self._rows("about")}
                 self.study: StudyRecord = from_json(StudyRecord, about)
+                self._key, self._images = study_key(self.study), from_json(int, about["images"])
+                if self.study.fault is not None:
+                    raise damaged(path, self.study.fault)
+                last = "SELECT COALESCE(MAX(id), 0) FROM batches"
+                (self._last_batch,) = self._connection.execute(last).fetchone()
                 if write:
                     log = journal_of(path.parent) == WAL
                     self._connection.execute(f"PRAGMA journal_mode={'WAL' if log else 'TRUNCATE'}")
@@ -118,6 +138,9 @@ class Store:
                 remedy=f"it was made by {age} tollbox, use that one",
             )
         check_length(self.path, self._connection)
+        tables = self._connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
+        if sorted(sql for (sql,) in tables) != sorted(STATEMENTS):
+            raise damaged(self.path, "its tables are not those of a study")
 
     def __enter__(self) -> Store:
         return self
@@ -130,16 +153,49 @@ class Store:
             self._opened.close()
 
     @staticmethod
-    def create(path: Path, study: StudyRecord, images: Iterable[tuple[int, str, int, str]]) -> None:
+    def create(path: Path, study: StudyRecord, images: Sequence[tuple[int, str, int, str]]) -> None:
         """Write the file of a new shard, and close it."""
         with writing(path, TO_CREATE), closing(sqlite3.connect(path)) as connection:
             connection.execute(f"PRAGMA application_id={APPLICATION}")
             connection.execute(f"PRAGMA user_version={SCHEMA}")
             with connection:
-                for statement in TABLES.split(";"):
+                for statement in STATEMENTS:
                     connection.execute(statement)
-                _write_about(connection, study)
-                connection.executemany("INSERT INTO images VALUES (?, ?, ?, ?)", images)
+                _write_about(connection, study, len(images))
+                rows = [(*row, codec.checksum(study_key(study), "images", *row)) for row in images]
+                connection.executemany("INSERT INTO images VALUES (?, ?, ?, ?, ?)", rows)
+
+    def _rows(self, table: str, *blobs: str) -> Iterator[Sequence[Any]]:
+        """Yield the verified rows of a table in order, each with the verified content of `blobs`,
+        columns that the row's checksum does not cover."""
+        columns = COLUMNS[table]
+        query = f"SELECT {', '.join((columns, 'checksum', *blobs))} FROM {table} ORDER BY 1"
+        count = columns.count(",") + 1
+        with reading(self.path):
+            for row in self._connection.execute(query):
+                values = row[:count]
+                if row[count] != codec.checksum(self._key, table, *values):
+                    raise damaged(self.path, f"row {values[0]!r} of {table} was changed")
+                contents = zip(blobs, row[count + 1 :], strict=True)
+                yield [*values, *(self._opened_blob(values[0], *each) for each in contents)]
+
+    def _opened_blob(self, cell: int, name: str, content: bytes | None) -> bytes | None:
+        if content is None:
+            return None
+        if content[:8] != codec.checksum(self._key, name, cell, content[8:]):
+            raise damaged(self.path, f"{name} of cell {cell} was changed")
+        return content[8:]
+
+    def _write(self, table: str, *rows: Sequence[Any], **blobs: bytes | None) -> None:
+        """Commit rows; `blobs` has the content of columns with their own checksums."""
+        packed = [
+            content and codec.checksum(self._key, name, rows[0][0], content) + content
+            for name, content in blobs.items()
+        ]
+        full = [(*row, codec.checksum(self._key, table, *row), *packed) for row in rows]
+        for row in full[:1]:
+            how = "INSERT" if table == "batches" else "INSERT OR REPLACE"
+            self._commit(f"{how} INTO {table} VALUES ({', '.join('?' * len(row))})", *full)
 
     def _commit(self, statement: str, *rows: Sequence[Any]) -> None:
         """Execute a statement for each row, in one transaction."""
@@ -148,18 +204,20 @@ class Store:
 
     def record(self, content: bytes) -> None:
         """Commit the labels of a batch (`codec.pack_answers`)."""
-        self._commit("INSERT INTO batches (content) VALUES (?)", (content,))
+        self._write("batches", (self._last_batch + 1, content))
+        self._last_batch += 1
 
     def save(self, cell: int, result: Result) -> None:
         """Commit the result of a cell, with its adversarial image if the result has it."""
         ledger, first = result.ledger, result.first_alarm or (None, None)
+        account, steps = codec.pack_trace(result)
+        image = codec.pack_image(result.adversarial)
         row = (
             *(cell, result.seed, result.stop.value, result.reason, json.dumps(result.warnings)),
-            *(result.distance, ledger.cost, ledger.queries, ledger.flagged, ledger.alarms, *first),
-            *(*codec.pack_trace(result), codec.pack_image(result.adversarial)),
+            *(float(result.distance), float(ledger.cost), ledger.queries, ledger.flagged),
+            *(ledger.alarms, *first, self._last_batch, int(image is not None)),
         )
-        marks = ", ".join("?" * len(row))
-        self._commit(f"INSERT OR REPLACE INTO results VALUES ({marks})", row)
+        self._write("results", row, account=account, steps=steps, image=image)
 
     def forget(self, cells: Iterable[int]) -> None:
         """Delete the results of cells, so that they are run again; their labels stay."""
@@ -167,13 +225,13 @@ class Store:
 
     def restart(self, cell: int, why: str) -> None:
         """Mark a cell as restarted: its recorded labels no longer count."""
-        last = "SELECT ?, COALESCE(MAX(id), 0), ? FROM batches"
-        self._commit(f"INSERT OR REPLACE INTO restarts {last}", (cell, why))
+        self._write("restarts", (cell, self._last_batch, why))
 
     def add_seconds(self, seconds: Mapping[int, float]) -> None:
         """Add the time that series took to the recorded time."""
-        add = "ON CONFLICT (series) DO UPDATE SET seconds = seconds + excluded.seconds"
-        self._commit(f"INSERT INTO times VALUES (?, ?) {add}", *seconds.items())
+        before = self.seconds()
+        rows = ((series, before.get(series, 0.0) + more) for series, more in seconds.items())
+        self._write("times", *rows)
 
     def copy_to(self, path: Path, study: StudyRecord) -> None:
         """Copy everything committed into a new file, with `study` as its record."""
@@ -181,7 +239,7 @@ class Store:
             self._connection.backup(copy)
             with copy:
                 copy.execute("DELETE FROM about")
-                _write_about(copy, study)
+                _write_about(copy, study, self._images)
 
     def check_whole(self) -> None:
         """Read every page, result, trace and batch; raise FileError if one is damaged."""
@@ -189,35 +247,48 @@ class Store:
             (found,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
             if found != "ok":
                 raise damaged(self.path, found)
-            finished = {end.cell for end, _ in self.runs(steps=True)}
-            self.answers(finished | set(self.study.shard_cells))
+            for _ in self.runs(steps=True):
+                pass
+            for _ in self._rows("results", "image"):
+                pass
+            self.answers(set(self.study.shard_cells))
             self.seconds()
+
+    def check_batches(self) -> None:
+        """Raise FileError if recorded answers were changed or are missing."""
+        last = max((row[-2] for row in self._rows("results")), default=0)  # before the batches
+        number = 0
+        for number, (batch, _) in enumerate(self._rows("batches"), 1):
+            if batch != number:
+                raise damaged(self.path, f"batch {number} is missing")
+        if number < last:
+            raise damaged(self.path, f"batch {last} is missing")
 
     def images(self) -> list[tuple[str, int, str]]:
         """Return the content hash, label and name of each image."""
-        query = "SELECT content, label, name FROM images ORDER BY place"
-        with reading(self.path):
-            return list(self._connection.execute(query))
+        rows = list(self._rows("images"))
+        if [place for place, *_ in rows] != list(range(self._images)):
+            raise damaged(self.path, f"it has {len(rows)} of {self._images} images")
+        if [[*map(type, row)] for row in rows] != [[int, str, int, str]] * len(rows):
+            raise damaged(self.path, "an image has values of other types")
+        return [(content, label, name) for _, content, label, name in rows]
 
     def results(self) -> list[End]:
         """Return the outcome of each finished cell."""
         with reading(self.path):
-            rows = self._connection.execute(f"SELECT {END} FROM results ORDER BY cell")
-            return [self._end(*row) for row in rows]
+            return [self._end(*row) for row in self._rows("results")]
 
     def runs(self, steps: bool = False) -> Iterator[tuple[End, Trace]]:
         """Yield the outcome and the trace of each finished cell; `steps` adds the steps."""
-        columns = f"{END}, account, {'steps' if steps else 'NULL'}"
         with reading(self.path):
-            rows = self._connection.execute(f"SELECT {columns} FROM results ORDER BY cell")
-            for *end, account, packed in rows:
+            blobs = "account", "steps" if steps else "NULL"
+            for *end, account, packed in self._rows("results", *blobs):
                 yield self._end(*end), codec.unpack_trace(account, packed)
 
     def _end(self, cell: int, seed: int, stop: str, reason: str, warnings: str, *rest: Any) -> End:
-        cells = len(self.study.series) * self.study.width
-        if not 0 <= cell < cells:
-            raise damaged(self.path, f"cell {cell} is not one of the {cells} of the study")
-        *account, queries, flagged = rest
+        if cell not in self.study.shard_cells:
+            raise damaged(self.path, f"cell {cell} is not one of its cells")
+        *account, queries, flagged, _, _ = rest
         first = None if queries is None else FirstAlarm(queries, flagged)
         said = tuple(json.loads(warnings))
         end = End._make([cell, seed, Stop(stop), reason, said, *account, first])
@@ -228,7 +299,7 @@ class Store:
     def seconds(self) -> dict[int, float]:
         """Return the time that each series took so far."""
         with reading(self.path):
-            found = dict(self._connection.execute("SELECT series, seconds FROM times"))
+            found: dict[int, float] = dict(map(tuple, self._rows("times")))
             for series, seconds in found.items():
                 if not (0 <= series < len(self.study.series) and 0 <= seconds < math.inf):
                     raise damaged(self.path, f"series {series} took {seconds} seconds")
@@ -237,29 +308,59 @@ class Store:
     def kept_image(self, cell: int) -> Tensor | None:
         """Return the adversarial image of a finished cell, if it was kept."""
         with reading(self.path):
-            query = "SELECT image FROM results WHERE cell = ?"
+            query = "SELECT has_image, image FROM results WHERE cell = ?"
             row = self._connection.execute(query, (cell,)).fetchone()
-            return None if row is None else codec.unpack_image(row[0])
+            has_image, content = (0, None) if row is None else row
+            if bool(has_image) != (content is not None):
+                raise damaged(self.path, f"image of cell {cell} was changed")
+            return codec.unpack_image(self._opened_blob(cell, "image", content))
 
     def answers(self, cells: set[int]) -> dict[int, list[Answered]]:
         """Return all recorded answers of cells, in order, since each cell was last restarted."""
         answers: dict[int, list[Answered]] = {}
         numbers = np.array(sorted(cells), np.int64)
         with reading(self.path):
-            restarts = dict(self._connection.execute("SELECT cell, batch FROM restarts"))
-            batches = self._connection.execute("SELECT id, content FROM batches ORDER BY id")
-            for batch, content in batches:
+            restarts = {cell: batch for cell, batch, _ in self._rows("restarts")}
+            for batch, content in self._rows("batches"):
                 for answered in codec.unpack_answers(content, numbers):
                     if batch > restarts.get(answered.cell, 0):
                         answers.setdefault(answered.cell, []).append(answered)
         return answers
 
+    def rows_under_way(self) -> dict[int, int]:
+        """Return the number of recorded answers of each cell without a result; rows that were sent
+        again count once."""
+        ended, found = {end.cell for end in self.results()}, [np.zeros((0, 4), np.int64)]
+        if len(ended) == len(self.study.shard_cells):
+            return {}
+        with reading(self.path):
+            restarts = {cell: batch for cell, batch, _ in self._rows("restarts")}
+            for batch, content in self._rows("batches"):
+                spans, _ = codec.unpack_spans(content)
+                cells = set(spans[:, 0].tolist()) - ended
+                left = [cell for cell in cells if batch > restarts.get(cell, 0)]
+                spans = spans[np.isin(spans[:, 0], left) & (spans[:, 2] != ALARMS)]
+                found.append(np.column_stack([spans[:, :3], spans[:, 3] + spans[:, 4]]))
+        ends = np.concatenate(found)
+        ends = ends[np.lexsort(ends.T[::-1])]
+        last = np.ones(len(ends), np.bool_)  # whether it is the last row of one run of an ask
+        last[:-1] = (ends[1:, :3] != ends[:-1, :3]).any(1)
+        numbers, places = np.unique(ends[last, 0], return_inverse=True)
+        rows = np.bincount(places, ends[last, 3], len(numbers)).astype(int)
+        return dict(zip(numbers.tolist(), rows.tolist(), strict=True))
 
-def _write_about(connection: sqlite3.Connection, study: StudyRecord) -> None:
-    connection.executemany(
-        "INSERT INTO about VALUES (?, ?)",
-        [(key, json.dumps(value)) for key, value in study.to_json().items()],
-    )
+
+def _write_about(connection: sqlite3.Connection, study: StudyRecord, images: int) -> None:
+    about = {**study.to_json(), "images": images}
+    rows = [(key, json.dumps(value)) for key, value in about.items()]
+    full = [(*row, codec.checksum(b"", "about", *row)) for row in rows]
+    connection.executemany("INSERT INTO about VALUES (?, ?, ?)", full)
+
+
+def study_key(study: StudyRecord) -> bytes:
+    """Return what the checksums of a shard's rows have in common, wherever the shard is copied."""
+    fingerprint = json.dumps(study.fingerprint, sort_keys=True)
+    return codec.checksum(study.text, fingerprint, study.shard)
 
 
 def shard_path(folder: Path, number: int) -> Path:
@@ -302,4 +403,5 @@ def open_shards(folder: Path, opened: ExitStack) -> list[Store]:
         if content != contents[0]:
             first = stores[0].path.name
             raise FileError(f"{store.path} is of another study than {first}", remedy=RESTORE)
+        store.check_batches()
     return stores
