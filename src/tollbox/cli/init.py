@@ -67,8 +67,9 @@ def init(options: InitOptions = InitOptions()) -> int:  # noqa: B008
         said = f"{out} is written. {template.about_images} {template.about_model}"
     Study.from_text(template.text, out.parent, str(out), files=options.model is not None)
     replace_file(out, template.text)
-    write(f"{said} Next:", f"  {command('run', out, '--dry-run')}")
-    write(f"  {command('run', out, '--out', free_folder())}")
+    trust = ("--trust-model",) if options.trust_model else ()
+    write(f"{said} Next:", f"  {command('run', out, '--dry-run', *trust)}")
+    write(f"  {command('run', out, '--out', free_folder(), *trust)}")
     return 0
 
 
@@ -122,7 +123,7 @@ def _found(options: InitOptions, source: str, path: Path) -> Template:
         attacks=[AttackSpec.of(preset) for preset in ATTACKS],
         tariffs=[Tariff.of(price, budget=BUDGET) for price in PRICES],
     )
-    loaded = load(study)
+    loaded = load(study, trust=options.trust_model)
     more = options.limit is None and len(loaded.images) > MOST_IMAGES
     limit = MOST_IMAGES if more else options.limit
     used = take(loaded.images, range(MOST_IMAGES)) if more else loaded.images

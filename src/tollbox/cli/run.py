@@ -57,18 +57,20 @@ def run(study: StudyFile, /, options: RunOptions = RunOptions()) -> int:  # noqa
         check_new(chosen, out, part)
     if options.check:
         chosen = replace(chosen, execution=replace(chosen.execution, check=True))
-    loaded = load(chosen)
+    trust = options.trust_model
+    loaded = load(chosen, trust=trust)
     if options.dry_run:
         _plan(loaded, part)
         if part == WHOLE:
-            write(f"Run it with `{command('run', study, '--out', out)}`.")
+            given = ("--trust-model",) if trust else ()
+            write(f"Run it with `{command('run', study, '--out', out, *given)}`.")
         return 0
     if cluster is not None:
         cluster.rooms(loaded.device)  # fails before anything is written
     force = options.force_workers
     for finding in create(loaded, out, "run", force_workers=force, part=part):
         say(f"Note: {finding}")
-    how = Options(time_limit=limit, force_workers=force)
+    how = Options(time_limit=limit, force_workers=force, trust=trust)
     next_step = page_hint(out) if part == WHOLE else ""
     with keeping(out):
         return say_end(out, *run_left(out, how, loaded, cluster), next_step)

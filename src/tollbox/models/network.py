@@ -41,12 +41,14 @@ _APPLIES_TO = {
 
 @dataclass(frozen=True)
 class Source:
-    """A model as a user names it, and the device, batch size and class names that were given."""
+    """A model as a user names it, with what else the user gave."""
 
     text: str
     device: torch.device
     batch_size: int | None = None
     names: ClassNames | None = None
+    trust: bool = False
+    """Whether the user trusts files from which torch may run code."""
 
     @property
     def name(self) -> str:

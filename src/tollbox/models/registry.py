@@ -36,6 +36,7 @@ PREFIXES = {
     "onnx": Prefix("onnx:load", "onnxruntime", "file"),
 }
 FORMS = {word: f"{word}:{'FILE' if p.path == 'file' else 'NAME'}" for word, p in PREFIXES.items()}
+SAFE = ("onnx:FILE", "hf:FOLDER", "timm:NAME@FILE.safetensors")
 EXPECTED = ", or ".join(
     (
         "a file made with torch.export.save(torch.export.export(net.eval(), (images,)), "

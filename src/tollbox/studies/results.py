@@ -70,10 +70,13 @@ a detector, and those about the first alarm if there was none."""
 class StudyResults(StudyStatus):
     """The results of a study, finished or not. Use it as a context manager, or `close` it."""
 
-    def __init__(self, folder: str | Path, inputs: StudyInputs | None = None) -> None:
-        """Open a study for reading; `inputs` are its inputs, if they are already loaded."""
+    def __init__(
+        self, folder: str | Path, inputs: StudyInputs | None = None, *, trust: bool = False
+    ) -> None:
+        """Open a study for reading; `inputs` are its inputs, if they are already loaded. With
+        `trust`, replays load surrogates from files that can run code."""
         super().__init__(folder)
-        self.given_inputs = inputs
+        self.given_inputs, self._trust = inputs, trust
         self.study = recorded_study(self.record, files=False)
         self.grid = Grid(self.study, len(self.images), self.record.kept)
 
@@ -268,7 +271,7 @@ class StudyResults(StudyStatus):
 
     @cached_property
     def _inputs(self) -> StudyInputs:
-        return self.given_inputs or load(self.study, record=self.record)
+        return self.given_inputs or load(self.study, record=self.record, trust=self._trust)
 
 
 def _silent(images: Tensor) -> Tensor:  # noqa: ARG001
