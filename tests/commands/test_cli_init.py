@@ -30,7 +30,6 @@ def typed(capsys: pytest.CaptureFixture[str], *tokens: str) -> tuple[int, str, s
     return typed_plainly(capsys, *tokens, *([TRUST] if needed else []))
 
 
-
 class Net(nn.Module):
     """Three classes, by which channel is the brightest."""
 
@@ -91,7 +90,9 @@ def test_the_file_is_a_study_at_once(capsys: pytest.CaptureFixture[str], here: P
     code, out, _ = typed(capsys, *real.split()[1:])
     assert code == 0
     assert out.splitlines()[-1] == "Make a page of the results with `tollbox report results`."
-    assert typed(capsys, "init", *GIVEN, "--out", "b.toml")[1].endswith(f"--out results-2 {TRUST}\n")
+    assert typed(capsys, "init", *GIVEN, "--out", "b.toml")[1].endswith(
+        f"--out results-2 {TRUST}\n"
+    )
 
 
 def test_every_key_is_there_and_as_it_says(here: Path) -> None:

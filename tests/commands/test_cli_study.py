@@ -271,7 +271,9 @@ def test_a_changed_model_file(case: Case) -> None:
             warnings.simplefilter("ignore", DeprecationWarning)
             torch.jit.save(torch.jit.trace(net, torch.rand(2, 3, 8, 8)), case.folder / name)
     case.file.write_text(case.file.read_text().replace(f"{case.module}:net", "net.pt"))
-    case.told(2, "net.pt is TorchScript", "--trust-model", command=("run", "study.toml", "--dry-run"))
+    case.told(
+        2, "net.pt is TorchScript", "--trust-model", command=("run", "study.toml", "--dry-run")
+    )
     case.trust = ("--trust-model",)
     case.half()
     kept = file.read_bytes()

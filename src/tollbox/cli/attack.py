@@ -83,14 +83,16 @@ def attack(options: AttackOptions) -> int:
     from ..studies.events import Options
     from ..studies.inputs import load
     from .attack_files import finish
-    from .output import say
+    from .output import preparing, say
     from .study_run import keeping, run_left
 
     limit, force = seconds(options.time_limit), options.force_workers
     check_free(options.out)
-    loaded = load(study_of(options), trust=options.trust_model)
-    settings = _settings(options, loaded)
-    for finding in create(loaded, options.out, "attack", settings=settings, force_workers=force):
+    with preparing(limit):
+        loaded = load(study_of(options), trust=options.trust_model)
+        settings = _settings(options, loaded)
+        notes = create(loaded, options.out, "attack", settings=settings, force_workers=force)
+    for finding in notes:
         say(f"Note: {finding}")
     how = Options(time_limit=limit, force_workers=force, trust=options.trust_model)
     with keeping(options.out):

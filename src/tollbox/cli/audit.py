@@ -18,7 +18,7 @@ from cyclopts import Parameter
 
 from ..errors import InputError, mention
 from .options import ModelOptions, option
-from .output import JSON, json_text, write
+from .output import JSON, json_text, preparing, write
 
 if TYPE_CHECKING:
     from ..audits.audit import Audit
@@ -80,11 +80,12 @@ def run_audit(
     from ..audits.compare import check_other
     from .study_run import keeping, run_left, say_end
 
-    budget, loaded = _prepared(options, name)
-    if options.against is not None:  # checked before anything is run
-        known = set(zip(loaded.hashes, loaded.images.labels, strict=True))
-        check_other(options.against, loaded.images.images.shape[1:], known)
-    start(loaded, options.out, budget, criteria, made_by)
+    with preparing(limit):
+        budget, loaded = _prepared(options, name)
+        if options.against is not None:  # checked before anything is run
+            known = set(zip(loaded.hashes, loaded.images.labels, strict=True))
+            check_other(options.against, loaded.images.images.shape[1:], known)
+        start(loaded, options.out, budget, criteria, made_by)
     with keeping(options.out):
         how = replace(options_of(limit), trust=options.trust_model)
         ended = run_left(options.out, how, loaded)

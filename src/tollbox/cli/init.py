@@ -159,14 +159,14 @@ def _seen_from(folder: Path, path: Path, input: str) -> Path:
 
 def _model_from(folder: Path, source: str) -> str:
     """Return a model's source, with a path in it relative to a folder."""
-    from ..models.registry import is_model_name, located
+    from ..models.registry import is_model_name, located, own_weights
 
     if not is_model_name(source) or kind_of(source, source, input="model") != "nothing":
         return str(_seen_from(folder, Path(source), "model"))
     if located(source, Path.cwd()) == source:  # a name, or an absolute path
         return source
-    word, _, name = source.partition(":")
-    return f"{word}:{_seen_from(folder, Path(name), 'model')}"
+    name = own_weights(source)[1] or source.partition(":")[2]
+    return f"{source[: -len(name)]}{_seen_from(folder, Path(name), 'model')}"
 
 
 def _images_in_words(spec: ImagesSpec, used: ImageSet, limit: int | None) -> str:

@@ -25,7 +25,7 @@ from .functions import load_function
 from .network import Network, Source, file_error
 from .numerics import Normalised
 from .pytorch import Running
-from .registry import EXPECTED, FORMS, misspelt, split
+from .registry import EXPECTED, FORMS, misspelt, prefixed, split
 
 
 def load_model(
@@ -107,6 +107,8 @@ def _load(source: Source) -> Network:
     kind = kind_of(text, text, input="model")
     if not text.strip():
         raise source.error("", EXPECTED)
+    if kind == "file" and (named := prefixed(text)) != text:
+        source, text, kind = replace(source, text=named), named, "nothing"
     if kind == "file":
         return load_file(source)
     if kind == "nothing":

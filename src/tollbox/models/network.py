@@ -124,7 +124,7 @@ class Network:
         if self.needs_normalisation and mean is None and std is None:
             both = f"{mention('mean')} and {mention('std')}"
             remedy = f"give {both} (0 and 1 if it takes images in [0,1])"
-            raise source.error(", which has no preprocessor_config.json", remedy=remedy)
+            raise source.error(", which comes without its mean and std", remedy=remedy)
         for option in OPTIONS:
             default = getattr(Running, option)
             if getattr(running, option) != default and option not in self.options:
