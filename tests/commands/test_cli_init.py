@@ -61,6 +61,19 @@ def save(file: Path, pixels: np.ndarray) -> None:
 GIVEN = ("--model", "net.pt2", "--images", "pictures")
 
 
+@pytest.mark.parametrize("command", ["init", "attack", "audit"])
+def test_a_program_needs_trust(
+    capsys: pytest.CaptureFixture[str], here: Path, command: str
+) -> None:
+    before = sorted(here.rglob("*"))
+    more = {"init": [], "attack": ["--out", "out", "--budget", "9"], "audit": ["--out", "out"]}
+    code, _, err = typed_plainly(capsys, command, *GIVEN, *more[command])
+    assert (code, err.count("\n")) == (2, 1)
+    assert "net.pt2 is an exported program, and torch may run code from such a file" in err
+    assert "--trust-model" in err
+    assert sorted(here.rglob("*")) == before
+
+
 def test_the_file_is_a_study_at_once(capsys: pytest.CaptureFixture[str], here: Path) -> None:
     code, out, err = typed(capsys, "init", *GIVEN)
     assert (code, err) == (0, "")

@@ -26,7 +26,7 @@ from typing import Any
 
 from ..core.preprocessing import Preprocessing
 from ..data.classes import ClassNames
-from ..data.tables import check_file, kind_of
+from ..data.tables import check_file, in_a_line, kind_of
 from ..data.user_code import optional, with_kind
 from ..errors import InputError
 from .network import Network, Source, file_error, without_logs
@@ -54,9 +54,14 @@ def is_folder(source: Source) -> bool:
         what = "does not exist" if kind == "nothing" else "is a file"
         raise file_error(f"{name} {what}", "a folder, or a name")
     if kind == "folder":
-        for file in sorted(Path(name).glob("*.bin")):  # pickles of tensors; torch checks no CRC
-            if zipfile.is_zipfile(file) and (broken := zipfile.ZipFile(file).testzip()):
-                raise file_error(f"{file} is damaged: {broken} has a wrong CRC", "a complete file")
+        for file in sorted(filter(zipfile.is_zipfile, Path(name).glob("*.bin"))):
+            try:
+                with zipfile.ZipFile(file) as archive:  # tensors; torch does not check their CRCs
+                    broken = archive.testzip()
+            except Exception as error:  # a broken directory may raise anything
+                broken = in_a_line(error)
+            if broken:
+                raise file_error(f"{file} is damaged ({broken})", "a complete file")
     return kind == "folder"
 
 
