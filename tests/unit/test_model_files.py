@@ -19,8 +19,8 @@ from torch import nn
 
 import tollbox as tb
 from tollbox.errors import FileError, InputError
+from tollbox.models import archives, from_torch, loading
 from tollbox.models import compilation as compiled
-from tollbox.models import from_torch, loading
 
 load_model = partial(loading.load_model, trust=True)
 load_network = partial(loading.load_network, trust=True)
@@ -342,6 +342,14 @@ def test_crafted_programs_are_refused_before_torch_sees_them(
         with contextlib.suppress(Exception):
             torch.export.load(file).module()(IMAGE[None].repeat(3, 1, 1, 1))
         assert Path("sprung").exists()
+
+
+def test_texts_that_torch_quotes_and_prints_are_harmless() -> None:
+    """torch puts a text input between quotes into a guard, and metadata into comments."""
+    program = {"as_string": f"' + {COMMAND} + '", "metadata": {"stack_trace": f"a\n{COMMAND}"}}
+    cleaned = archives._checked({**program, "name": "a", "as_int": 3})
+    assert not {*cleaned["as_string"]} & {*"'\"\\\n"}
+    assert (cleaned["metadata"], cleaned["name"], cleaned["as_int"]) == ({}, "a", 3)
 
 
 def test_files_that_can_run_code_need_trust(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def in_a_line(error: BaseException | str) -> str:
     """Return the most informative line of an error: the first, or the last for TorchScript."""
     text = (getattr(error, "strerror", None) or str(error)).strip().splitlines()
     if any(word in line for line in text for word in PICKLE_ADVICE):
-        return "it holds pickled objects, which are not loaded"
+        return "it is not plain data, and pickles are not loaded"
     if not text:
         return "no message" if isinstance(error, str) else type(error).__name__
     return text[-1 if "TorchScript interpreter" in text[0] else 0].strip().rstrip(".")

@@ -75,19 +75,16 @@ def with_own_weights(source: Source, name: str, file: str, make: Callable[..., A
         given = f"{file} cannot be loaded ({with_kind(error)})"
         raise file_error(given, "a complete safetensors file") from None
     network = fetched(source, lambda: make(num_classes=IMAGENET_CLASSES))
-    counts = {
-        len(weights[key])
-        for key, own in network.state_dict().items()
-        if own.ndim and len(own) == IMAGENET_CLASSES and key in weights and weights[key].ndim
-    }
-    if counts - {IMAGENET_CLASSES}:
-        network = fetched(source, lambda: make(num_classes=max(counts)))
-    theirs, own = weights, network.state_dict()
-    for key in sorted({*theirs, *own}):
-        shapes = [tuple(each[key].shape) if key in each else "absent" for each in (theirs, own)]
-        if shapes[0] != shapes[1]:
-            given = f"{file} is not for {name}: {key} is {shapes[0]} in the file and {shapes[1]} in"
-            raise file_error(f"{given} the network", "the state dict of such a network")
+    last = [k for k, own in network.state_dict().items() if own.shape[:1] == (IMAGENET_CLASSES,)]
+    count = max((len(weights[k]) for k in last if k in weights and weights[k].ndim), default=0)
+    if count not in (0, IMAGENET_CLASSES):
+        network = fetched(source, lambda: make(num_classes=count))
+    both = weights, network.state_dict()
+    for key in sorted(set().union(*both)):
+        theirs, own = (tuple(each[key].shape) if key in each else "absent" for each in both)
+        if theirs != own:
+            given = f"{file} is not for {name}: {key} is {theirs} in the file and {own} in the"
+            raise file_error(f"{given} network", "the state dict of such a network")
     network.load_state_dict(weights)
     return replace(Network.of_torch(source, network.eval()), needs_normalisation=True)
 

@@ -217,14 +217,9 @@ class StudyInputs:
                 importable(str(self.study.folder.resolve()))
             with self.study.reporting(spec=spec):
                 own = given.mean is None and given.std is None
+                first, trust = self.images.images[0], self.trust
                 networks = [
-                    load_network(
-                        source,
-                        self.images.images[0],
-                        self.device,
-                        normalised=own,
-                        trust=self.trust,
-                    )
+                    load_network(source, first, self.device, normalised=own, trust=trust)
                     for source in given.resolved
                 ]
                 self._surrogates[spec.name] = Surrogate(networks, mean=given.mean, std=given.std)
