@@ -61,7 +61,7 @@ class Case:
     def given(self, **options: str | None) -> list[str]:
         both = {**self.options, **{k.replace("_", "-"): v for k, v in options.items()}}
         pairs = [(f"--{name}", value) for name, value in both.items() if value is not None]
-        return ["attack", *(token for pair in pairs for token in pair)]
+        return ["attack", "--trust-model", *(token for pair in pairs for token in pair)]
 
     def run(self, **options: str | None) -> tuple[int, str, str]:
         """Exit code, stdout, stderr."""
@@ -122,7 +122,7 @@ def arrays() -> dict[str, np.ndarray]:
 def check_files(case: Case, prices: Prices) -> None:
     """The four kinds of files agree with each other, with the model and with the prices."""
     out = case.folder / "out"
-    model = load_model(case.options["model"], torch.rand(3, 6, 7))
+    model = load_model(case.options["model"], torch.rand(3, 6, 7), trust=True)
     with open(out / "results.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     told = json.loads((out / "ledger.json").read_text())
@@ -210,7 +210,7 @@ def test_results_are_those_of_the_library(case: Case) -> None:
     )
     assert code == 0, err
     images = torch.from_numpy(pixels()[:2]).permute(0, 3, 1, 2).float() / 255
-    model = load_model(case.options["model"], images[0], mean=[0.005], quantize=8)
+    model = load_model(case.options["model"], images[0], mean=[0.005], quantize=8, trust=True)
     prices = Prices.per_class({1: 3.0}, 2.0)
     same = run(preset("hsja"), model, images, LABELS[:2], prices=prices, budget=150, seed=5)
     stored = arrays()
@@ -225,7 +225,7 @@ def test_a_price_that_grows_is_that_of_the_library(case: Case) -> None:
     code, _, err = case.run(price="prices.csv", limit="2", budget="300")
     assert code == 0, err
     images = torch.from_numpy(pixels()[:2]).permute(0, 3, 1, 2).float() / 255
-    model = load_model(case.options["model"], images[0])
+    model = load_model(case.options["model"], images[0], trust=True)
     prices = Prices.escalating({1: 2.0, 20: 60.0}, again=21)
     same = run(preset("hsja"), model, images, LABELS[:2], prices=prices, budget=300)
     stored = arrays()

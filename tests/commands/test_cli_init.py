@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from test_cli import typed
+from test_cli import typed as typed_plainly
 from torch import nn
 
 from tollbox import Study
@@ -22,6 +22,12 @@ from tollbox.studies import schema, template
 from tollbox.studies.template import MARK, Template
 
 CLASSES = ("ant", "bee", "cat")
+TRUST = "--trust-model"
+
+
+def typed(capsys: pytest.CaptureFixture[str], *tokens: str) -> tuple[int, str, str]:
+    needed = (tokens[0] == "run" or "--model" in tokens) and TRUST not in tokens
+    return typed_plainly(capsys, *tokens, *([TRUST] if needed else []))
 
 
 class Net(nn.Module):
@@ -55,6 +61,19 @@ def save(file: Path, pixels: np.ndarray) -> None:
 GIVEN = ("--model", "net.pt2", "--images", "pictures")
 
 
+@pytest.mark.parametrize("command", ["init", "attack", "audit"])
+def test_a_program_needs_trust(
+    capsys: pytest.CaptureFixture[str], here: Path, command: str
+) -> None:
+    before = sorted(here.rglob("*"))
+    more = {"init": [], "attack": ["--out", "out", "--budget", "9"], "audit": ["--out", "out"]}
+    code, _, err = typed_plainly(capsys, command, *GIVEN, *more[command])
+    assert (code, err.count("\n")) == (2, 1)
+    assert "net.pt2 is an exported program, and torch may run code from such a file" in err
+    assert "--trust-model" in err
+    assert sorted(here.rglob("*")) == before
+
+
 def test_the_file_is_a_study_at_once(capsys: pytest.CaptureFixture[str], here: Path) -> None:
     code, out, err = typed(capsys, "init", *GIVEN)
     assert (code, err) == (0, "")
@@ -63,7 +82,8 @@ def test_the_file_is_a_study_at_once(capsys: pytest.CaptureFixture[str], here: P
         "of bee, 2 of cat."
     )
     judged = "net has 3 classes; of the first 6 images it classifies 6 correctly."
-    dry, real = "tollbox run study.toml --dry-run", "tollbox run study.toml --out results"
+    dry = f"tollbox run study.toml --dry-run {TRUST}"
+    real = f"tollbox run study.toml --out results {TRUST}"
     assert out == f"study.toml is written. {found} {judged} Next:\n  {dry}\n  {real}\n"
     text = (here / "study.toml").read_text()
     assert text.startswith(MARK)
@@ -83,7 +103,9 @@ def test_the_file_is_a_study_at_once(capsys: pytest.CaptureFixture[str], here: P
     code, out, _ = typed(capsys, *real.split()[1:])
     assert code == 0
     assert out.splitlines()[-1] == "Make a page of the results with `tollbox report results`."
-    assert typed(capsys, "init", *GIVEN, "--out", "b.toml")[1].endswith("--out results-2\n")
+    assert typed(capsys, "init", *GIVEN, "--out", "b.toml")[1].endswith(
+        f"--out results-2 {TRUST}\n"
+    )
 
 
 def test_every_key_is_there_and_as_it_says(here: Path) -> None:
@@ -177,7 +199,7 @@ def test_all_that_is_given_is_in_it(capsys: pytest.CaptureFixture[str], here: Pa
         "names": "../classes.txt",
     }
     assert found["models"] == [{"source": "../net.pt2", "mean": [0.1, 0.1, 0.1], "std": 2.0}]
-    assert "  tollbox run 'sub/a b.toml' --dry-run\n" in out
+    assert f"  tollbox run 'sub/a b.toml' --dry-run {TRUST}\n" in out
     assert typed(capsys, "run", "sub/a b.toml", "--dry-run")[0] == 0
 
 

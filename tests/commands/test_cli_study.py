@@ -58,11 +58,13 @@ class Case:
         return int(end.value.code or 0), out, err
 
     def begin(self, out: str = "out") -> tuple[int, str, str]:
-        return self.run("run", "study.toml", "--out", out)
+        return self.run("run", "study.toml", "--out", out, *self.trust)
+
+    trust: tuple[str, ...] = ()
 
     def told(self, code: int, *words: str, command: tuple[str, ...] = ("resume", "out")) -> str:
         """The command ends with this code and one sentence that says all this."""
-        found, _, err = self.run(*command)
+        found, _, err = self.run(*command, *self.trust)
         assert found == code, err
         last = err.rstrip("\n").split("\n")[-1]
         assert last.startswith("tollbox: ")
@@ -90,12 +92,12 @@ class Case:
         """A study that was cut off, and the same unbroken, in `whole`."""
         code, _, err = self.begin("whole")
         assert code == 0, err
-        self.cut_off(lambda: main(["run", "study.toml", "--out", "out"]))
+        self.cut_off(lambda: main(["run", "study.toml", "--out", "out", *self.trust]))
         assert 0 <= len(contents(self.out)) < 12
 
     def goes_on(self) -> str:
         """Resumed, it ends as the unbroken one."""
-        code, _, err = self.run("resume", "out")
+        code, _, err = self.run("resume", "out", *self.trust)
         assert code == 0, err
         assert contents(self.out) == contents(self.folder / "whole")
         return err
@@ -269,6 +271,10 @@ def test_a_changed_model_file(case: Case) -> None:
             warnings.simplefilter("ignore", DeprecationWarning)
             torch.jit.save(torch.jit.trace(net, torch.rand(2, 3, 8, 8)), case.folder / name)
     case.file.write_text(case.file.read_text().replace(f"{case.module}:net", "net.pt"))
+    case.told(
+        2, "net.pt is TorchScript", "--trust-model", command=("run", "study.toml", "--dry-run")
+    )
+    case.trust = ("--trust-model",)
     case.half()
     kept = file.read_bytes()
     file.write_bytes((case.folder / "other.pt").read_bytes())

@@ -139,6 +139,24 @@ def test_a_real_one(data: Path) -> None:
         ({"config.json": b"{"}, (3, 32, 32), "cannot be loaded ("),
         ({"model.safetensors": None}, (3, 32, 32), "cannot be loaded ("),
         ({"model.safetensors": b"cut"}, (3, 32, 32), "cannot be loaded ("),
+        ({"preprocessor_config.json": b"[1]"}, (3, 32, 32), "unusable preprocessor_config.json ("),
+        ({"preprocessor_config.json": b"{"}, (3, 32, 32), "unusable preprocessor_config.json ("),
+        (
+            {"preprocessor_config.json": b'{"rescale_factor": 0}'},
+            *((3, 32, 32), "its rescale_factor is 0, expected a number above 0"),
+        ),
+        (
+            {"preprocessor_config.json": b'{"image_mean": "x", "image_std": [1]}'},
+            *((3, 32, 32), "its image_mean is 'x', expected numbers"),
+        ),
+        (
+            {"preprocessor_config.json": b'{"image_mean": [0.5], "image_std": [1, null]}'},
+            *((3, 32, 32), "its image_std is [1, None], expected numbers"),
+        ),
+        (
+            {"preprocessor_config.json": b'{"size": {"height": "a", "width": 3}}'},
+            *((3, 32, 32), "unusable preprocessor_config.json: invalid literal"),
+        ),
     ],
 )
 def test_what_is_refused(
@@ -154,6 +172,53 @@ def test_what_is_refused(
         tb.models.load(f"hf:{folder}", torch.rand(image))
     assert says in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_configuration_with_fewer_layers_than_the_weights_is_refused(tmp_path: Path) -> None:
+    folder = vit(tmp_path / "vit")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 1}))
+    with pytest.raises(InputError, match=r"whose weights have vit\.\S+\.1\.\S+, which its config"):
+        tb.models.load(f"hf:{folder}")
+
+
+def test_weights_with_a_wrong_crc_and_pickles_are_refused(tmp_path: Path) -> None:
+    folder = vit(tmp_path / "vit")
+    network = transformers.ViTForImageClassification.from_pretrained(folder)
+    (folder / "model.safetensors").unlink()
+    file = folder / "pytorch_model.bin"
+    torch.save(network.state_dict(), file)
+    assert tb.models.load(f"hf:{folder}").classes == 5
+    content = bytearray(file.read_bytes())
+    weights = network.classifier.weight.detach().numpy().tobytes()
+    content[content.index(weights)] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(InputError, match=r"model\.bin is damaged \(\S+/data/\d+\): expected"):
+        tb.models.load(f"hf:{folder}")
+    torch.save({"trap": Path("trap")}, file)
+    with pytest.raises(
+        InputError, match="it is not plain data, and pickles are not loaded"
+    ) as error:
+        tb.models.load(f"hf:{folder}")
+    assert "weights_only" not in str(error.value)
+
+
+def test_code_in_a_folder_is_not_run_and_not_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = vit(tmp_path / "vit")
+    config = json.loads((folder / "config.json").read_text()) | {"model_type": "trap"}
+    config["auto_map"] = dict.fromkeys(
+        ("AutoConfig", "AutoModelForImageClassification"), "trap.Trap"
+    )
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "trap.py").write_text("open('sprung', 'w')\nclass Trap: pass\n")
+    with pytest.raises(InputError, match="cannot be loaded"):
+        tb.models.load(f"hf:{folder}")
+    out, err = capfd.readouterr()
+    assert "[y/N]" not in out + err
+    assert not Path("sprung").exists()
 
 
 def test_a_network_without_a_trained_classifier_is_refused(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from torch import nn
 
 import tollbox as tb
 from tollbox.errors import FileError, InputError
+from tollbox.studies.specs import ModelSpec
 
 MEAN, STD = [0.5], [0.25]
 STUDY = """\
@@ -169,6 +170,58 @@ def test_what_is_refused(
         tb.models.load(f"onnx:{file}", torch.rand(image))
     assert says in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_file_needs_no_prefix(files: Path, tmp_path: Path, images: torch.Tensor) -> None:
+    plain, named = (tb.models.load(f"{word}{files / 'any.onnx'}") for word in ("", "onnx:"))
+    assert torch.equal(plain(images), named(images))
+    assert plain.preprocessing == named.preprocessing
+    spec = ModelSpec.of("any.onnx", folder=files)
+    assert (spec.name, spec.resolved) == ("any", f"onnx:{files / 'any.onnx'}")
+
+
+def endless(file: Path) -> None:
+    """A model whose loop takes more steps than there is time for."""
+    value, step = helper.make_tensor_value_info, TensorProto.INT64
+    body = helper.make_graph(
+        [
+            helper.make_node("Identity", ["go"], ["go_on"]),
+            helper.make_node("Sin", ["before"], ["after"]),
+        ],
+        "body",
+        [
+            value("number", step, []),
+            value("go", TensorProto.BOOL, []),
+            value("before", TensorProto.FLOAT, None),
+        ],
+        [value("go_on", TensorProto.BOOL, []), value("after", TensorProto.FLOAT, None)],
+    )
+    most = helper.make_tensor("most", step, [], [2**62])
+    nodes = [
+        helper.make_node("ReduceMean", ["x"], ["mean"], axes=[2, 3], keepdims=0),
+        helper.make_node("Loop", ["most", "", "mean"], ["y"], body=body),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "endless",
+        [value("x", TensorProto.FLOAT, ["n", 3, 32, 32])],
+        [value("y", TensorProto.FLOAT, ["n", 3])],
+        [most],
+    )
+    opset = helper.make_opsetid("", 17)
+    onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=9), file)
+
+
+def test_the_time_limit_ends_an_endless_model(tmp_path: Path, tollbox: Any) -> None:
+    endless(tmp_path / "net.onnx")
+    np.savez(tmp_path / "set.npz", images=np.zeros((1, 3, 32, 32)), labels=[0])
+    done = tollbox(
+        *("attack", "--model", "net.onnx", "--images", "set.npz", "--budget", "10"),
+        *("--time-limit", "1", "--out", "out"),
+    )
+    assert done.returncode == 1
+    assert "time limit reached before the run: no model answered within 1 s" in done.stderr
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("content", [b"", b"no model", None])

@@ -10,10 +10,13 @@ import timm
 import torch
 import torchvision
 from PIL import Image
+from safetensors.torch import save_file
 
 import tollbox as tb
 from tollbox.errors import InputError
 from tollbox.models.hub import imagenet
+from tollbox.models.registry import files_of
+from tollbox.studies.specs import ModelSpec
 
 SAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 
@@ -66,6 +69,29 @@ def test_timm(tmp_path: Path, pictures: np.ndarray) -> None:
     attack = tb.preset("a-hsja")
     [result] = tb.run(attack, model, images[:1], wanted[:1], budget=60, starts=other)
     assert result.distance < float((other - images[0]).norm())
+
+
+@pytest.mark.parametrize(("word", "name"), [("timm", "resnet10t"), ("torchvision", "alexnet")])
+def test_own_weights_in_safetensors(tmp_path: Path, word: str, name: str) -> None:
+    torch.manual_seed(0)
+    make = timm.create_model if word == "timm" else torchvision.models.get_model
+    network, file = make(name, num_classes=5).eval(), tmp_path / "net.safetensors"
+    save_file(network.state_dict(), file)
+    source, image = f"{word}:{name}@{file}", torch.rand(3, 64, 64)
+    model = tb.models.load(source, image, mean=[0.5], std=[0.2])
+    wanted = network((image[None] - 0.5) / 0.2)
+    assert torch.allclose(model.outputs(image[None]), wanted, atol=1e-4)
+    assert files_of(source) == [file]
+    assert ModelSpec.of(f"{word}:{name}@net.safetensors", folder=tmp_path).resolved == source
+    with pytest.raises(InputError, match="give mean and std"):
+        tb.models.load(source, image)
+    weights = network.state_dict()
+    save_file({key: weights[key] for key in list(weights)[1:]}, file)
+    with pytest.raises(InputError, match=rf"is not for {name}: \S+ is absent in the file and \("):
+        tb.models.load(source, image)
+    file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(InputError, match=r"net\.safetensors cannot be loaded \("):
+        tb.models.load(source, image)
 
 
 def test_torchvision(tmp_path: Path, pictures: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -359,6 +359,16 @@ def npy(array: np.ndarray) -> bytes:
     return file.getvalue()
 
 
+def test_advice_to_load_pickles_is_not_passed_on(tmp_path: Path) -> None:
+    for name, content in (("a.npz", b"no archive"), ("b.npz", None)):
+        if content is None:
+            np.savez(tmp_path / name, images=np.array([{}]), labels=[0])
+        else:
+            (tmp_path / name).write_bytes(content)
+        with pytest.raises(FileError, match="it is not plain data, and pickles are not loaded"):
+            load_images(tmp_path / name)
+
+
 def test_npz_that_are_broken(tmp_path: Path) -> None:
     file = tmp_path / "x.npz"
 

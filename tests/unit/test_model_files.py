@@ -1,9 +1,15 @@
 """A user's own model: exported, scripted, imported; and what is refused."""
 
+import contextlib
+import io
+import json
 import pickle
+import re
 import sys
 import warnings
 import zipfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -13,10 +19,11 @@ from torch import nn
 
 import tollbox as tb
 from tollbox.errors import FileError, InputError
+from tollbox.models import archives, from_torch, loading
 from tollbox.models import compilation as compiled
-from tollbox.models import from_torch
-from tollbox.models.loading import load_model, load_network
 
+load_model = partial(loading.load_model, trust=True)
+load_network = partial(loading.load_network, trust=True)
 IMAGE = torch.rand(3, 6, 6, generator=torch.Generator().manual_seed(0))
 
 
@@ -228,6 +235,174 @@ def test_pickles_are_never_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert not (tmp_path / "sprung").exists()
     torch.load(tmp_path / "trap", weights_only=False)
     assert (tmp_path / "sprung").exists()  # the trap works
+
+
+COMMAND = "__import__('pathlib').Path('sprung').touch()"
+
+Edit = Callable[[dict[str, bytes], dict], None]
+
+
+def crafted(given: str, file: Path, edit: Edit) -> str:
+    """An exported program whose entries (without their folder) and JSON are edited."""
+    with zipfile.ZipFile(given) as good:
+        parts = {name.partition("/")[2]: good.read(name) for name in good.namelist()}
+    program = json.loads(parts["models/model.json"])
+    edit(parts, program)
+    parts["models/model.json"] = json.dumps(program).encode()
+    with zipfile.ZipFile(file, "w") as evil:
+        for name, content in parts.items():
+            evil.writestr(f"{file.stem}/{name}", content)
+    return str(file)
+
+
+def replaced(old: str, new: str) -> Edit:
+    def edit(_: dict[str, bytes], program: dict) -> None:
+        text = json.dumps(program)
+        assert json.dumps(old)[1:-1] in text
+        changed = json.loads(text.replace(json.dumps(old)[1:-1], json.dumps(new)[1:-1]))
+        program.clear()
+        program.update(changed)
+
+    return edit
+
+
+def node(target: str, *arguments: dict) -> Edit:
+    """A further node, whose value nothing uses."""
+
+    def edit(_: dict[str, bytes], program: dict) -> None:
+        inputs = [{"name": "", "arg": each, "kind": 1} for each in arguments]
+        added = {"target": target, "inputs": inputs, "outputs": [], "metadata": {}, "name": "first"}
+        program["graph_module"]["graph"]["nodes"].insert(0, added)
+
+    return edit
+
+
+def pickled(parts: dict[str, bytes], program: dict) -> None:
+    config = {"path_name": "opaque_obj_0", "is_param": False, "use_pickle": True}
+    config["tensor_meta"] = None
+    parts["data/constants/opaque_obj_0"] = pickle.dumps(Trap())
+    name = "data/constants/model_constants_config.json"
+    parts[name] = json.dumps({"config": {"trap": config}}).encode()
+
+
+def with_library(parts: dict[str, bytes], program: dict) -> None:
+    parts["data/aotinductor/model/trap.so"] = b"native code"
+
+
+def wrapped(parts: dict[str, bytes], program: dict) -> None:
+    text, symbol = json.dumps(program), r"Symbol\('\w+', positive=True, integer=True\)"
+    changed = re.sub(symbol, lambda found: f"Max(0 * len(str({COMMAND})), {found[0]})", text)
+    assert changed != text
+    program.update(json.loads(changed))
+
+
+def guarded(parts: dict[str, bytes], program: dict) -> None:
+    program["guards_code"] = [f"{COMMAND} is None"]
+
+
+def example(parts: dict[str, bytes], program: dict) -> None:
+    buffer = io.BytesIO()
+    torch.save((({f"""'" + str({COMMAND}) + "'""": torch.rand(2, 3, 6, 6)},), {}), buffer)
+    parts["data/sample_inputs/model.pt"] = buffer.getvalue()
+
+
+ENUM = '{\\"__enum__\\": true, \\"fqn\\": \\"trap:Trap\\", \\"name\\": \\"A\\"}'
+CRAFTED: dict[str, tuple[Edit, bool]] = {
+    "argument": (wrapped, True),
+    "sum": (replaced("integer=True)", f"integer=True) + 0 * len(str({COMMAND}))"), True),
+    "text within an expression": (replaced("Symbol('", f'Max("{COMMAND}") + Symbol(\''), False),
+    "attribute": (replaced("integer=True)", "integer=True).__class__"), False),
+    "guard": (guarded, True),
+    "target in torch": (node("torch.os.system", {"as_string": "touch sprung"}), False),
+    "library": (node("torch.ops.load_library", {"as_string": "trap.so"}), False),
+    "file": (node("torch.ops.aten.from_file.default", {"as_string": "trap"}), False),
+    "method": (node("_operator.methodcaller", {"as_string": "unlink"}), False),
+    "extension": (node("#trap:op"), False),
+    "name of a node": (replaced("p_0_weight", f"a={COMMAND}"), False),
+    "name of a weight": (replaced("0.weight", f'0.a") or {COMMAND} or ("'), False),
+    "pickled constant": (pickled, True),
+    "native library": (with_library, False),
+    "example inputs": (example, False),
+    "default dict": (replaced("builtins.dict", "collections.defaultdict"), False),
+    "enum": (replaced('"context": "[]"', f'"context": "{ENUM}"'), False),
+}
+
+
+@pytest.mark.parametrize("name", CRAFTED)
+def test_crafted_programs_are_refused_before_torch_sees_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    good, (edit, works) = export(tmp_path / "good.pt2", network(), None), CRAFTED[name]
+    file = crafted(good, tmp_path / "evil.pt2", edit)
+    with pytest.raises(FileError, match=r"evil\.pt2 is not loaded, even though it is trusted: "):
+        load_model(file, IMAGE)
+    assert not Path("sprung").exists()
+    if works:  # torch itself does run the code
+        with contextlib.suppress(Exception):
+            torch.export.load(file).module()(IMAGE[None].repeat(3, 1, 1, 1))
+        assert Path("sprung").exists()
+
+
+def test_texts_that_torch_quotes_and_prints_are_harmless() -> None:
+    """torch puts a text input between quotes into a guard, and metadata into comments."""
+    program = {"as_string": f"' + {COMMAND} + '", "metadata": {"stack_trace": f"a\n{COMMAND}"}}
+    cleaned = archives._checked({**program, "name": "a", "as_int": 3})
+    assert not {*cleaned["as_string"]} & {*"'\"\\\n"}
+    assert (cleaned["metadata"], cleaned["name"], cleaned["as_int"]) == ({}, "a", 3)
+
+
+def test_files_that_can_run_code_need_trust(tmp_path: Path) -> None:
+    program, text = export(tmp_path / "a.pt2", network(), 1), "torch may run code from such a file"
+    for file in (program, script(tmp_path / "a.pt", network())):
+        for load in (loading.load_model, loading.load_network, tb.models.load):
+            with pytest.raises(FileError, match=rf"{text}.*onnx:FILE.*--trust-model .*trust=True"):
+                load(file, IMAGE)
+    with pytest.raises(InputError, match=r"^trust is 'yes': expected True or False"):
+        load_model(program, IMAGE, trust="yes")
+
+
+def test_script_that_opens_files_is_refused(tmp_path: Path) -> None:
+    class Writes(nn.Module):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            torch.from_file("sprung", shared=True, size=4, dtype=torch.uint8).fill_(65)
+            return images.mean((2, 3))
+
+    with pytest.raises(FileError, match=r"w\.pt is not loaded.*opens files"):
+        load_model(script(tmp_path / "w.pt", Writes()), IMAGE)
+
+
+def test_damaged_and_expanding_archives_are_refused(tmp_path: Path) -> None:
+    for file in (export(tmp_path / "a.pt2", network(), 1), script(tmp_path / "a.pt", network())):
+        content = bytearray(Path(file).read_bytes())
+        weights = network()[5].weight.detach().numpy().tobytes()
+        content[content.index(weights)] ^= 1
+        Path(file).write_bytes(content)
+        with pytest.raises(FileError, match=r"cannot be loaded \(BadZipFile: Bad CRC-32 for file"):
+            load_model(file, IMAGE)
+    with zipfile.ZipFile(tmp_path / "b.pt2", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("b/archive_format", "pt2")
+        archive.writestr("b/data/weights/weight_0", bytes(10**7))
+    with pytest.raises(FileError, match=r"it expands to 10,000,003 bytes"):
+        load_model(str(tmp_path / "b.pt2"), IMAGE)
+
+
+def test_ordinary_programs_pass_the_checks(tmp_path: Path) -> None:
+    """Any height and width give expressions and guards; metadata has quotes and newlines."""
+
+    class Scaled(nn.Module):
+        def forward(self, images: torch.Tensor) -> dict[str, torch.Tensor]:
+            with torch.no_grad():
+                large = nn.functional.interpolate(images, scale_factor=1.5, mode="bilinear")
+            return {"logits": nn.functional.gelu(large[:, :, ::2]).amax((2, 3))}
+
+    any_size = dict.fromkeys((0, 2, 3), torch.export.Dim.AUTO)
+    program = torch.export.export(Scaled(), (torch.rand(3, 3, 8, 8),), dynamic_shapes=(any_size,))
+    assert program._guards_code
+    torch.export.save(program, tmp_path / "any.pt2", extra_files={"about.txt": "a"})
+    model = load_model(str(tmp_path / "any.pt2"), IMAGE)
+    images = torch.rand(4, 3, 6, 6)
+    assert model(images).tolist() == Scaled()(images)["logits"].argmax(1).tolist()
 
 
 def test_files_that_are_no_models(tmp_path: Path) -> None:

@@ -239,9 +239,9 @@ def test_more_classes_than_names(tmp_path: Path) -> None:
     net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 3)).eval()
     file = tmp_path / "net.pt2"
     torch.export.save(torch.export.export(net, (torch.rand(1, 1, 2, 2),)), file)
-    assert tb.models.load(str(file), names=["a", "b", "c"]).names == ("a", "b", "c")
+    assert tb.models.load(str(file), names=["a", "b", "c"], trust=True).names == ("a", "b", "c")
     with pytest.raises(InputError, match=r"names has 2 names, but .*net\.pt2 has 3 classes"):
-        tb.models.load(str(file), names=["a", "b"])
+        tb.models.load(str(file), names=["a", "b"], trust=True)
 
 
 def test_imagenet() -> None:

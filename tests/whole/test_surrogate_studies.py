@@ -76,7 +76,7 @@ class Case:
 
     def run(self, out: Path | None = None) -> dict[int, tuple[Any, ...]]:
         """Begin, or go on."""
-        tb.run_study(self.written.study(), out or self.out).close()
+        tb.run_study(self.written.study(), out or self.out, trust=True).close()
         return contents(out or self.out)
 
     def cut_off(self, batches: int = 12) -> None:
@@ -114,6 +114,23 @@ def command(capsys: pytest.CaptureFixture[str]) -> Command:
     return run
 
 
+# -- trust ----------------------------------------------------------------------------------------
+
+
+def test_neither_a_study_nor_a_store_grants_trust(case: Case, command: Command) -> None:
+    case.cut_off()
+    for tokens in (["resume", "out"], ["run", "study.toml", "--out", "new"]):
+        code, text = command(*tokens)
+        assert (code, "own.pt2 is an exported program" in text) == (2, True)
+    with pytest.raises(InputError, match="trust=True"):
+        tb.run_study(case.written.study(), case.out)
+    for key in ("trust = true", "trust_model = true"):
+        case.write(SOURCE, f"{key}\n")
+        assert command("run", "study.toml", "--out", "new")[0] == 2
+    assert not (case.folder / "new").exists()
+    assert b"trust" not in case.out.joinpath("shard-0.sqlite").read_bytes()
+
+
 # -- run and resumed ------------------------------------------------------------------------------
 
 
@@ -140,9 +157,9 @@ def test_two_processes_do_what_one_does(case: Case) -> None:
     wanted = case.run()
     case.write(SOURCE, "workers = 2\n")
     out = case.folder / "two"
-    tb.run_study(case.written.study(), out, force_workers=True).close()
+    tb.run_study(case.written.study(), out, force_workers=True, trust=True).close()
     assert contents(out) == wanted
-    with StudyResults(out) as results:
+    with StudyResults(out, trust_code=True) as results:
         assert results.record.shards == 2
 
 
@@ -157,16 +174,16 @@ def test_other_weights_are_refused(case: Case, command: Command) -> None:
     )
     with pytest.raises(FileError, match=told):
         case.run()
-    code, text = command("resume", "out")
+    code, text = command("resume", "out", "--trust-model")
     assert code == 2
     assert "(own.pt2) changed; restore it" in text
     case.own.unlink()
-    code, text = command("resume", "out")
+    code, text = command("resume", "out", "--trust-model")
     assert code == 2
     assert "own.pt2 does not exist" in text
     assert contents(case.out) == done
     write_own(case.own)
-    assert command("resume", "out")[0] == 0
+    assert command("resume", "out", "--trust-model")[0] == 0
     assert contents(case.out) == wanted
 
 
@@ -174,9 +191,9 @@ def test_several_with_their_mean_and_std(case: Case) -> None:
     module = case.written.module
     table = f'surrogate.source = ["own.pt2", "{module}:net"]\nsurrogate.mean = 0.5\n'
     case.write(f"{table}surrogate.std = [0.2, 0.3, 0.4]\n")
-    loaded = load(case.written.study())
+    loaded = load(case.written.study(), trust=True)
     attack: Any = loaded.attack(loaded.study.attacks[1])
-    net = load(case.written.study()).model(loaded.study.models[0]).network
+    net = load(case.written.study(), trust=True).model(loaded.study.models[0]).network
     assert net is not None
     same = tb.Surrogate([Own(0, 5), net], mean=(0.5,), std=(0.2, 0.3, 0.4))
     assert attack.surrogate == same
@@ -235,7 +252,7 @@ def test_a_study_in_memory_keeps_it(case: Case) -> None:
     )
     assert again.attacks == study.attacks
     assert Study.from_text(again.text, study.folder, "again.toml").attacks == study.attacks
-    create(load(again), case.out, "python")
+    create(load(again, trust=True), case.out, "python")
     with StudyResults(case.out) as results:
         assert recorded_study(results.record, files=True).attacks == study.attacks
 
@@ -266,7 +283,7 @@ def test_what_will_not_do_is_told_before_anything_is_written(
     line = case.written.file.read_text().splitlines().index(ATTACK.splitlines()[-1]) + 2
     before = sorted(case.folder.rglob("*"))
     for options in (["--out", "out"], ["--dry-run"]):
-        code, text = command("run", "study.toml", *options)
+        code, text = command("run", "study.toml", "--trust-model", *options)
         assert code == 2
         place = f"study.toml, line {line}: the attack 'frugal+surrogate': surrogate"
         assert place in text
@@ -279,9 +296,9 @@ def test_a_model_of_labels_only(case: Case) -> None:
     module = case.written.module
     text = case.written.file.read_text().replace(f"{module}:net", f"{module}:labels")
     case.written.file.write_text(text)
-    largest = max(load(case.written.study()).images.labels)
+    largest = max(load(case.written.study(), trust=True).images.labels)
     write_own(case.own, classes=largest + 1)
-    load(case.written.study()).check_surrogates()
+    load(case.written.study(), trust=True).check_surrogates()
     write_own(case.own, classes=largest)
     with pytest.raises(InputError, match=f"{largest} classes, and class {largest} is of an image"):
-        load(case.written.study()).check_surrogates()
+        load(case.written.study(), trust=True).check_surrogates()

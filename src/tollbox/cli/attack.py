@@ -83,16 +83,18 @@ def attack(options: AttackOptions) -> int:
     from ..studies.events import Options
     from ..studies.inputs import load
     from .attack_files import finish
-    from .output import say
+    from .output import preparing, say
     from .study_run import keeping, run_left
 
     limit, force = seconds(options.time_limit), options.force_workers
     check_free(options.out)
-    loaded = load(study_of(options))
-    settings = _settings(options, loaded)
-    for finding in create(loaded, options.out, "attack", settings=settings, force_workers=force):
+    with preparing(limit):
+        loaded = load(study_of(options), trust=options.trust_model)
+        settings = _settings(options, loaded)
+        notes = create(loaded, options.out, "attack", settings=settings, force_workers=force)
+    for finding in notes:
         say(f"Note: {finding}")
-    how = Options(time_limit=limit, force_workers=force)
+    how = Options(time_limit=limit, force_workers=force, trust=options.trust_model)
     with keeping(options.out):
         outcome, interruption = run_left(options.out, how, loaded)
         return finish(options.out, outcome, interruption, loaded)
@@ -142,7 +144,7 @@ def _settings(options: AttackOptions, loaded: StudyInputs) -> dict[str, Any]:
     given = {
         name: str(value) if isinstance(value, Path) else value
         for name, value in vars(options).items()
-        if name not in ("out", "force_workers", "surrogate_mean", "surrogate_std")
+        if name not in ("out", "force_workers", "trust_model", "surrogate_mean", "surrogate_std")
     }
     network = surrogate and {
         "source": list(options.surrogate),

@@ -19,7 +19,7 @@ from cyclopts import Parameter
 
 from ..errors import InputError, mention
 from .options import ModelOptions, option
-from .output import JSON, json_text, write
+from .output import JSON, json_text, preparing, write
 
 if TYPE_CHECKING:
     from ..audits.audit import Audit
@@ -84,13 +84,15 @@ def run_audit(
     from ..audits.compare import check_other
     from .study_run import keeping, run_left, say_end
 
-    budget, loaded = _prepared(options, name)
-    if options.against is not None:  # checked before anything is run
-        known = set(zip(loaded.hashes, loaded.images.labels, strict=True))
-        check_other(options.against, loaded.images.images.shape[1:], known)
-    start(loaded, options.out, budget, criteria, made_by)
+    with preparing(limit):
+        budget, loaded = _prepared(options, name)
+        if options.against is not None:  # checked before anything is run
+            known = set(zip(loaded.hashes, loaded.images.labels, strict=True))
+            check_other(options.against, loaded.images.images.shape[1:], known)
+        start(loaded, options.out, budget, criteria, made_by)
     with keeping(options.out):
-        ended = run_left(options.out, options_of(limit), loaded)
+        how = replace(options_of(limit), trust=options.trust_model)
+        ended = run_left(options.out, how, loaded)
         code = say_end(options.out, *ended, table=False)
         show(conclude(options.out, criteria, loaded, options.against), options.json)
     return code
@@ -136,7 +138,8 @@ def _prepared(options: AuditOptions, name: str) -> tuple[float, StudyInputs]:
     record = read_record(options.out)
     kept_record = record if record is not None and record.made_by == "audit" else None
     # The default budget, and whether images are kept, depend on their size: load them first.
-    loaded = load(study_of(budget_for(0, options.budget), 0), record=kept_record)
+    first = study_of(budget_for(0, options.budget), 0)
+    loaded = load(first, record=kept_record, trust=options.trust_model)
     images = loaded.images.images
     budget = budget_for(images[0].numel(), options.budget)
     return budget, replace(loaded, study=study_of(budget, images.numel()))

@@ -67,8 +67,9 @@ def init(options: InitOptions = InitOptions()) -> int:  # noqa: B008
         said = f"{out} is written. {template.about_images} {template.about_model}"
     Study.from_text(template.text, out.parent, str(out), files=options.model is not None)
     replace_file(out, template.text)
-    write(f"{said} Next:", f"  {command('run', out, '--dry-run')}")
-    write(f"  {command('run', out, '--out', free_folder())}")
+    trust = ("--trust-model",) if options.trust_model else ()
+    write(f"{said} Next:", f"  {command('run', out, '--dry-run', *trust)}")
+    write(f"  {command('run', out, '--out', free_folder(), *trust)}")
     return 0
 
 
@@ -122,7 +123,7 @@ def _found(options: InitOptions, source: str, path: Path) -> Template:
         attacks=[AttackSpec.of(preset) for preset in ATTACKS],
         tariffs=[Tariff.of(price, budget=BUDGET) for price in PRICES],
     )
-    loaded = load(study)
+    loaded = load(study, trust=options.trust_model)
     more = options.limit is None and len(loaded.images) > MOST_IMAGES
     limit = MOST_IMAGES if more else options.limit
     used = take(loaded.images, range(MOST_IMAGES)) if more else loaded.images
@@ -158,14 +159,14 @@ def _seen_from(folder: Path, path: Path, input: str) -> Path:
 
 def _model_from(folder: Path, source: str) -> str:
     """Return a model's source, with a path in it relative to a folder."""
-    from ..models.registry import is_model_name, located
+    from ..models.registry import is_model_name, located, own_weights
 
     if not is_model_name(source) or kind_of(source, source, input="model") != "nothing":
         return str(_seen_from(folder, Path(source), "model"))
     if located(source, Path.cwd()) == source:  # a name, or an absolute path
         return source
-    word, _, name = source.partition(":")
-    return f"{word}:{_seen_from(folder, Path(name), 'model')}"
+    name = own_weights(source)[1] or source.partition(":")[2]
+    return f"{source[: -len(name)]}{_seen_from(folder, Path(name), 'model')}"
 
 
 def _images_in_words(spec: ImagesSpec, used: ImageSet, limit: int | None) -> str:

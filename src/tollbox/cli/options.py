@@ -70,6 +70,9 @@ else:
 Folder = Annotated[Path, Parameter(help="The folder of the results: the one that was --out.")]
 FORCE_HELP = "Start as many processes as `workers` says, even if there are fewer cores."
 SECONDS_HELP = "Seconds after which the run stops."
+TRUST_HELP = (
+    "Load .pt2 and TorchScript files, which can run code. Give it only for files that you trust."
+)
 SEED_HELP = "Seed of the random numbers."
 
 
@@ -105,6 +108,7 @@ class InputOptions:
     mean: Annotated[str | None, option("models", "mean")] = None
     std: Annotated[str | None, option("models", "std")] = None
     metered: Annotated[bool, option("study", "metered")] = False
+    trust_model: Annotated[bool, Parameter(help=TRUST_HELP)] = False
 
     def given(self, table: str) -> dict[str, Any]:
         """Return the values of those options of the command that are keys of a table."""
@@ -164,6 +168,7 @@ class RunningOptions:
 
     time_limit: Annotated[float | None, Parameter(help=SECONDS_HELP)] = None
     force_workers: Annotated[bool, Parameter(help=FORCE_HELP)] = False
+    trust_model: Annotated[bool, Parameter(help=TRUST_HELP)] = False
     ray: Annotated[list[str] | None, Parameter(consume_multiple=(0, 1))] = None
     """Run on the Ray cluster at ADDRESS (host:port). Default: RAY_ADDRESS, or a new cluster on this
     machine."""

@@ -17,6 +17,7 @@ import math
 import os
 import shlex
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO, cast
@@ -123,6 +124,8 @@ def say(message: str) -> None:
     console(stderr=True).print(f"tollbox: {' '.join(message.split())}", soft_wrap=True)
 
 
+GRACE_SECONDS = 10.0
+"""Time after the limit for a model to be loaded and tried."""
 OPTIONS = {"path": "--images", "prices": "--price"}
 """Options whose names differ from the argument's."""
 
@@ -130,6 +133,25 @@ OPTIONS = {"path": "--images", "prices": "--price"}
 def say_mistake(error: InputError) -> None:
     """Print what is wrong with an argument, referring to it by its option, e.g. --batch-size."""
     say(error.sentence(lambda name: OPTIONS.get(name, f"--{name.replace('_', '-')}")))
+
+
+@contextlib.contextmanager
+def preparing(limit: float) -> Iterator[None]:
+    """Exit the process if the work before a run exceeds the time limit, since a model may hang."""
+
+    def give_up() -> None:
+        try:
+            say(f"time limit reached before the run: no model answered within {limit:g} s.")
+        finally:
+            os._exit(FAILED)
+
+    timer = threading.Timer(min(limit + GRACE_SECONDS, threading.TIMEOUT_MAX), give_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 JSON = Parameter(help="Print one JSON object instead.")

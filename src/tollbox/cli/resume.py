@@ -40,9 +40,10 @@ def resume(folder: Folder, /, options: ResumeOptions = ResumeOptions()) -> int: 
     with StudyStatus(folder) as status:
         record = status.record
     force, rerun, failed = options.force_workers, options.rerun, options.failed
-    how = Options(rerun=rerun, failed=failed, time_limit=limit, force_workers=force)
+    trust = options.trust_model
+    how = Options(rerun, failed, time_limit=limit, force_workers=force, trust=trust)
     if record.made_by == "attack":
-        loaded = load(recorded_study(record, files=True), record=record)
+        loaded = load(recorded_study(record, files=True), record=record, trust=trust)
         with keeping(folder):
             return finish(folder, *run_left(folder, how, loaded, cluster), loaded)
     if SETTINGS in record.settings:

@@ -43,7 +43,7 @@ def run(study: StudyFile, /, options: RunOptions = RunOptions()) -> int:  # noqa
     from ..studies.events import Options
     from ..studies.inputs import load
     from ..studies.study import Study
-    from .output import command, free_folder, page_hint, say, write
+    from .output import command, free_folder, page_hint, preparing, say, write
     from .study_run import cluster_of, keeping, run_left, say_end
 
     limit, cluster = seconds(options.time_limit), cluster_of(options)
@@ -57,18 +57,23 @@ def run(study: StudyFile, /, options: RunOptions = RunOptions()) -> int:  # noqa
         check_new(chosen, out, part)
     if options.check:
         chosen = replace(chosen, execution=replace(chosen.execution, check=True))
-    loaded = load(chosen)
+    trust = options.trust_model
+    with preparing(limit):
+        loaded = load(chosen, trust=trust)
     if options.dry_run:
         _plan(loaded, part)
         if part == WHOLE:
-            write(f"Run it with `{command('run', study, '--out', out)}`.")
+            given = ("--trust-model",) if trust else ()
+            write(f"Run it with `{command('run', study, '--out', out, *given)}`.")
         return 0
     if cluster is not None:
         cluster.rooms(loaded.device)  # fails before anything is written
     force = options.force_workers
-    for finding in create(loaded, out, "run", force_workers=force, part=part):
+    with preparing(limit):
+        notes = create(loaded, out, "run", force_workers=force, part=part)
+    for finding in notes:
         say(f"Note: {finding}")
-    how = Options(time_limit=limit, force_workers=force)
+    how = Options(time_limit=limit, force_workers=force, trust=trust)
     next_step = page_hint(out) if part == WHOLE else ""
     with keeping(out):
         return say_end(out, *run_left(out, how, loaded, cluster), next_step)

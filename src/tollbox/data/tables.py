@@ -82,9 +82,15 @@ def read_lines(file: Path, expected: str, *, input: str) -> list[str]:
         raise FileError(f"{file} is not UTF-8 text", expected=expected, input=input) from None
 
 
+PICKLE_ADVICE = ("allow_pickle", "weights_only", "Weights only load")
+"""Words of NumPy's and torch's advice to load a file unsafely, which is not passed on."""
+
+
 def in_a_line(error: BaseException | str) -> str:
     """Return the most informative line of an error: the first, or the last for TorchScript."""
     text = (getattr(error, "strerror", None) or str(error)).strip().splitlines()
+    if any(word in line for line in text for word in PICKLE_ADVICE):
+        return "it is not plain data, and pickles are not loaded"
     if not text:
         return "no message" if isinstance(error, str) else type(error).__name__
     return text[-1 if "TorchScript interpreter" in text[0] else 0].strip().rstrip(".")

@@ -1,7 +1,7 @@
 """Model files: programs exported with `torch.export`, and TorchScript.
 
 1. The content of a file determines its kind; its name does not matter.
-2. Only tensors are unpickled. Still, open only files that you trust: torch itself interprets them.
+2. torch runs code from these files, so the caller must trust them. `archives.py` checks them first.
 3. A pickle (a state dict or a whole module) is not loaded, since it could run code.
 4. An exported program has no modes. It computes as in the mode in which it was exported, and
    counts as being in eval mode.
@@ -22,10 +22,11 @@ from torch import Tensor
 from ..data.tables import system_errors
 from ..data.user_code import with_kind
 from ..engine.batch import batch_size_on
-from ..errors import InputError
+from ..errors import FileError, InputError
+from .archives import UnsafeArchive, checked_copy
 from .network import Network, Source, file_error, without_logs
 from .numerics import weights_dtype
-from .registry import EXPECTED
+from .registry import EXPECTED, SAFE
 
 EXPORTED = frozenset({"archive_format", "serialized_exported_program.json"})
 """Archive entries that only exported programs have; older versions of torch write the second."""
@@ -36,22 +37,35 @@ OPTIONS = frozenset({"cuda_graphs", "tf32"})
 def load_file(source: Source) -> Network:
     file = source.text
     entries = _entries(file)
+    program = bool(entries & EXPORTED)
+    script = "constants.pkl" in entries and any(name.startswith("code/") for name in entries)
+    if not (program or script):
+        what = "is not a model" if entries else "is neither an exported program nor TorchScript"
+        if "data.pkl" in entries:
+            what = "is a pickle (a state dict or a whole module), which is not loaded"
+        raise file_error(f"{file} {what}", EXPECTED)
+    if not source.trust:
+        kind = "an exported program" if program else "TorchScript"
+        raise FileError(
+            f"{file} is {kind}, and torch may run code from such a file",
+            expected=f"a model that runs no code ({', '.join(SAFE)})",
+            remedy="if you trust the file, give --trust-model (in Python: trust=True)",
+            input="model",
+        )
     try:
-        if entries & EXPORTED:
-            return _exported(source)
-        if "constants.pkl" in entries and any(name.startswith("code/") for name in entries):
-            return _script(source)
+        return _exported(source) if program else _script(source)
     except InputError:
         raise
+    except UnsafeArchive as error:
+        raise file_error(
+            f"{file} is not loaded, even though it is trusted: {error}",
+            "only what torch.export.save and torch.jit.save write for an image classifier",
+        ) from None
     except Exception as error:  # torch raises many types for broken files
         raise file_error(
             f"{file} cannot be loaded ({with_kind(error)})",
             f"a complete file from a version of torch that this one ({torch.__version__}) can read",
         ) from None
-    what = "is not a model" if entries else "is neither an exported program nor TorchScript"
-    if "data.pkl" in entries:
-        what = "is a pickle (a state dict or a whole module), which is not loaded"
-    raise file_error(f"{file} {what}", EXPECTED)
 
 
 def _entries(file: str) -> set[str]:
@@ -68,8 +82,8 @@ def _entries(file: str) -> set[str]:
 
 
 def _exported(source: Source) -> Network:
-    with _tensors_only(), without_logs("torch.export"), open(source.text, "rb") as file:
-        program = torch.export.load(file)
+    with _tensors_only(), without_logs("torch.export"):
+        program = torch.export.load(checked_copy(source.text, program=True))
     names = program.graph_signature.user_inputs
     nodes = program.graph.find_nodes(op="placeholder")
     inputs = [node.meta["val"] for node in nodes if node.name in names]
@@ -123,7 +137,8 @@ def _tensors_only() -> Iterator[None]:
 def _script(source: Source) -> Network:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"`torch\.jit\.", DeprecationWarning)
-        script = torch.jit.load(source.text, map_location=source.device)
+        copy = checked_copy(source.text, program=False)
+        script = torch.jit.load(copy, map_location=source.device)
     if hasattr(script, "training"):  # a frozen script has no modes
         script.eval()
     dtype = weights_dtype(script)

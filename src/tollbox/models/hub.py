@@ -2,7 +2,8 @@
 
 1. `timm:resnet50.a1_in1k`, with or without its tag, or `timm:` and a folder. A network with 1,000
    unnamed classes gets ImageNet's class names.
-2. `torchvision:resnet50`, or with its weights, `torchvision:resnet50.IMAGENET1K_V1`.
+2. `torchvision:resnet50`, or with its weights, `torchvision:resnet50.IMAGENET1K_V1`. Both take
+   your own weights: `timm:resnet18@net.safetensors`. Mean and std must then be given.
 3. A folder takes precedence over a download, but not over a name that timm knows.
 4. A hub's package is imported when one of its models is loaded. Any error in it becomes an
    InputError. Its logs are silenced; its progress bars appear only in a terminal.
@@ -16,16 +17,20 @@ import functools
 import io
 import os
 import sys
+import zipfile
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from ..core.preprocessing import Preprocessing
 from ..data.classes import ClassNames
-from ..data.tables import kind_of
+from ..data.tables import check_file, in_a_line, kind_of
 from ..data.user_code import optional, with_kind
 from ..errors import InputError
 from .network import Network, Source, file_error, without_logs
+from .registry import own_weights
 
 LOGS = ("transformers", "huggingface_hub", "timm")
 IMAGENET_CLASSES = 1000
@@ -48,7 +53,40 @@ def is_folder(source: Source) -> bool:
     if kind != "folder" and (kind != "nothing" or looks_like_path):
         what = "does not exist" if kind == "nothing" else "is a file"
         raise file_error(f"{name} {what}", "a folder, or a name")
+    if kind == "folder":
+        for file in sorted(filter(zipfile.is_zipfile, Path(name).glob("*.bin"))):
+            try:
+                with zipfile.ZipFile(file) as archive:  # tensors; torch does not check their CRCs
+                    broken = archive.testzip()
+            except Exception as error:  # a broken directory may raise anything
+                broken = in_a_line(error)
+            if broken:
+                raise file_error(f"{file} is damaged ({broken})", "a complete file")
     return kind == "folder"
+
+
+def with_own_weights(source: Source, name: str, file: str, make: Callable[..., Any]) -> Network:
+    """Return the network `name` with the weights in a safetensors file; `make` builds it."""
+    check_file(file, "a safetensors file", input="model")
+    reader = optional("safetensors.torch", ".safetensors files are read with it", extra="cli")
+    try:
+        weights = reader.load_file(file)
+    except Exception as error:  # safetensors has its own types
+        given = f"{file} cannot be loaded ({with_kind(error)})"
+        raise file_error(given, "a complete safetensors file") from None
+    network = fetched(source, lambda: make(num_classes=IMAGENET_CLASSES))
+    last = [k for k, own in network.state_dict().items() if own.shape[:1] == (IMAGENET_CLASSES,)]
+    count = max((len(weights[k]) for k in last if k in weights and weights[k].ndim), default=0)
+    if count not in (0, IMAGENET_CLASSES):
+        network = fetched(source, lambda: make(num_classes=count))
+    both = weights, network.state_dict()
+    for key in sorted(set().union(*both)):
+        theirs, own = (tuple(each[key].shape) if key in each else "absent" for each in both)
+        if theirs != own:
+            given = f"{file} is not for {name}: {key} is {theirs} in the file and {own} in the"
+            raise file_error(f"{given} network", "the state dict of such a network")
+    network.load_state_dict(weights)
+    return replace(Network.of_torch(source, network.eval()), needs_normalisation=True)
 
 
 def fetched(source: Source, load: Callable[[], Any], local: bool = False) -> Any:
@@ -91,7 +129,11 @@ def quiet() -> Iterator[None]:
 
 def load_timm(source: Source) -> Network:
     timm = optional("timm", "timm: models are loaded with it", extra="timm")
-    name = source.name
+    name, file = own_weights(source.text)
+    if file:
+        if not timm.is_model(name):
+            raise _unknown(source, name, timm.list_models())
+        return with_own_weights(source, name, file, functools.partial(timm.create_model, name))
     if ":" not in name and not timm.is_model(name) and is_folder(source):
         name = f"local-dir:{name}"
     elif ":" not in name:  # a name such as hf-hub:owner/model is left to timm
@@ -122,10 +164,13 @@ def load_timm(source: Source) -> Network:
 def load_torchvision(source: Source) -> Network:
     purpose = "torchvision: models are loaded with it"
     models = optional("torchvision.models", purpose, extra="torchvision")
-    name, _, version = source.name.partition(".")
+    whole, file = own_weights(source.text)
+    name, _, version = whole.partition(".")
     known = models.list_models(module=models)
     if name not in known:
         raise _unknown(source, name, known)
+    if file:
+        return with_own_weights(source, name, file, functools.partial(models.get_model, name))
     versions = models.get_model_weights(name)
     if version and version not in versions.__members__:
         raise _unknown(source, version, versions.__members__)

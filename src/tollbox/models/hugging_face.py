@@ -15,6 +15,9 @@
 
 from __future__ import annotations
 
+import math
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -24,11 +27,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..core.preprocessing import Preprocessing
-from ..data.user_code import optional
+from ..core.validation import is_number, shown
+from ..data.tables import in_a_line
+from ..data.user_code import optional, with_kind
 from .hub import fetched, imagenet, is_folder, quiet
-from .network import Network, Source
+from .network import Network, Source, file_error
 
 Settings = Mapping[str, Any]
+SETTINGS = "preprocessor_config.json"
 INTERPOLATIONS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
 """Pillow's interpolations by number."""
 SQUARE = ("ViT", "DeiT", "Beit")
@@ -42,16 +48,20 @@ def load_classifier(source: Source) -> Network:
     transformers = optional("transformers", "hf: models are loaded with it", extra="hf")
     local, name = is_folder(source), source.name
     classifier = transformers.AutoModelForImageClassification
-    network, about = fetched(
-        source, lambda: classifier.from_pretrained(name, output_loading_info=True), local
-    )
+    options = {"output_loading_info": True, "trust_remote_code": False}  # no prompt to run code
+    network, about = fetched(source, lambda: classifier.from_pretrained(name, **options), local)
     if about["missing_keys"]:
         raise source.error(
             f", which has no weights for {min(about['missing_keys'])}",
             "a trained classifier",
             "for zero-shot CLIP, write clip: instead of hf:",
         )
-    config, settings = network.config, _settings(transformers, name)
+    known_keys = {re.sub(r"\d+", "0", key) for key in network.state_dict()}
+    further = [key for key in about["unexpected_keys"] if re.sub(r"\d+", "0", key) in known_keys]
+    if further:
+        given = f", whose weights have {min(further)}, which its config.json leaves out"
+        raise source.error(given, "weights and a configuration with the same layers")
+    config, settings = network.config, _settings(transformers, source)
     if settings is not None and settings.get("do_flip_channel_order"):
         network = ChannelsFlipped(network)
     names = dict(getattr(config, "id2label", None) or {})
@@ -75,7 +85,7 @@ def load_clip(source: Source) -> Network:
             texts.append(clip.text_projection(clip.text_model(**tokens).pooler_output))
     network = ZeroShot(clip, torch.cat(texts).clone())
     config = getattr(clip.config, "vision_config", None)
-    return _network(source, network, _settings(transformers, name), config, classes.names)
+    return _network(source, network, _settings(transformers, source), config, classes.names)
 
 
 def _network(
@@ -85,7 +95,10 @@ def _network(
     config: Any,
     names: tuple[str, ...] | None,
 ) -> Network:
-    preprocessing = None if settings is None else preprocessing_of(settings)
+    try:
+        preprocessing = None if settings is None else preprocessing_of(settings)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise file_error(f"{source.name} has an unusable {SETTINGS}: {in_a_line(error)}") from None
     channels = getattr(config, "num_channels", None)
     channels = channels if isinstance(channels, int) else None
     loaded = Network.of_torch(source, network.eval(), channels, preprocessing, names)
@@ -116,13 +129,17 @@ class ZeroShot(nn.Module):
         return functional.normalize(features, dim=1) @ self.get_buffer("texts").T
 
 
-def _settings(transformers: Any, name: str) -> Settings | None:
+def _settings(transformers: Any, source: Source) -> Settings | None:
+    name = source.name
     try:
         with quiet():
             settings, _ = transformers.ImageProcessingMixin.get_image_processor_dict(name)
-    except (OSError, ValueError):  # no file, or no JSON
+        return dict(**settings)  # raises TypeError unless it is a JSON object
+    except Exception as error:  # transformers expects an object and may fail in any way
+        if os.path.exists(os.path.join(name, SETTINGS)):
+            given = f"{name} has an unusable {SETTINGS} ({with_kind(error)})"
+            raise file_error(given, "a JSON object") from None
         return None
-    return dict(settings)
 
 
 def preprocessing_of(settings: Settings) -> Preprocessing:
@@ -161,18 +178,30 @@ def _sides(size: Any) -> tuple[int, int] | None:
 
 def _mean_and_std(settings: Settings) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:
     """Return the mean and the std for values in [0,1] (rule 4); None if the file has none."""
-    scale = 255.0
-    if settings.get("do_rescale", True):
-        scale *= settings.get("rescale_factor", 1 / 255)
+    [factor] = _numbers(settings, "rescale_factor", 1) or [1 / 255]
+    scale = 255.0 * factor if settings.get("do_rescale", True) else 255.0
+    if not scale > 0:
+        raise ValueError(f"its rescale_factor is {factor:g}, expected a number above 0")
     if abs(scale - 1) < 1e-6:  # 1/255, as rounded in the file
         scale = 1.0
     offset = 1.0 if settings.get("rescale_offset") else 0.0
-    mean, std = settings.get("image_mean"), settings.get("image_std")
+    mean, std = _numbers(settings, "image_mean"), _numbers(settings, "image_std")
     if not settings.get("do_normalize", True):
         mean, std = [0.0], [1.0]
-    if not isinstance(mean, list) or not isinstance(std, list):
+    if mean is None or std is None:
         return None, None
     return (
-        tuple((float(value) + offset) / scale for value in mean),
-        tuple(float(value) / scale for value in std),
+        tuple((value + offset) / scale for value in mean),
+        tuple(value / scale for value in std),
     )
+
+
+def _numbers(settings: Settings, name: str, most: int = 4) -> list[float] | None:
+    """Return the numbers of a setting, at most one for each channel; None if it is absent."""
+    value = settings.get(name)
+    listed: list[Any] = value if isinstance(value, list) else [value]
+    if value is not None and not (
+        0 < len(listed) <= most and all(is_number(each) and math.isfinite(each) for each in listed)
+    ):
+        raise ValueError(f"its {name} is {shown(value)}, expected numbers")
+    return None if value is None else [float(each) for each in listed]

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core.model import Model
+from ..core.validation import check_flag
 from ..data.classes import class_names
 from ..data.tables import kind_of
 from ..data.user_code import is_function
@@ -24,7 +25,7 @@ from .functions import load_function
 from .network import Network, Source, file_error
 from .numerics import Normalised
 from .pytorch import Running
-from .registry import EXPECTED, FORMS, misspelt, split
+from .registry import EXPECTED, FORMS, misspelt, prefixed, split
 
 
 def load_model(
@@ -42,14 +43,16 @@ def load_model(
     compile: bool = False,
     cuda_graphs: bool = False,
     tf32: bool | None = None,
+    trust: bool = False,
 ) -> Model:
     """Load the model that `source` names, and try it on `example` (c, h, w).
 
     Without an example, a grey image is used if the model's image size is known. `names` are the
     names of the classes in order, or a file with one per line; for `clip:` they are also the
-    prompts. The other options are those of `from_torch`, as far as they apply to the kind of model.
+    prompts. Exported programs and TorchScript can run code when torch reads them, and need `trust`.
+    The other options are those of `from_torch`, as far as they apply to the kind of model.
     """
-    network = open_network(source, names=names, device=device, batch_size=batch_size)
+    network = open_network(source, names=names, device=device, batch_size=batch_size, trust=trust)
     switches = channels_last, compile, cuda_graphs, tf32
     return network.fit(example, Running(mean, std, quantize, dtype, *switches))
 
@@ -60,12 +63,13 @@ def load_network(
     device: str | torch.device = "cpu",
     *,
     normalised: bool = True,
+    trust: bool = False,
 ) -> nn.Module:
     """Load a torch network, for its gradients, that takes one image like `example` (c, h, w).
 
     With `normalised`, the mean and std of its configuration are applied first, if it has them.
     """
-    loaded = open_network(source, device=device)
+    loaded = open_network(source, device=device, trust=trust)
     loaded.check_shape(example)
     network, own = loaded.forward, loaded.preprocessing
     if not isinstance(network, nn.Module):
@@ -86,10 +90,12 @@ def open_network(
     names: str | PathLike[str] | Sequence[str] | None = None,
     device: str | torch.device = "cpu",
     batch_size: int | None = None,
+    trust: bool = False,
 ) -> Network:
     """Load the network that `source` names; arguments as for `load_model`."""
+    check_flag("trust", trust)
     given = None if names is None else class_names(names)
-    network = _load(Source(source, torch.device(device), batch_size, given))
+    network = _load(Source(source, torch.device(device), batch_size, given, trust))
     if batch_size and network.batch not in (None, batch_size):
         given_size = f"is {batch_size}, but the model {source} takes only {network.batch}"
         raise InputError(given_size, input="batch_size")
@@ -101,6 +107,8 @@ def _load(source: Source) -> Network:
     kind = kind_of(text, text, input="model")
     if not text.strip():
         raise source.error("", EXPECTED)
+    if kind == "file" and (named := prefixed(text)) != text:
+        source, text, kind = replace(source, text=named), named, "nothing"
     if kind == "file":
         return load_file(source)
     if kind == "nothing":

@@ -41,12 +41,14 @@ _APPLIES_TO = {
 
 @dataclass(frozen=True)
 class Source:
-    """A model as a user names it, and the device, batch size and class names that were given."""
+    """A model as a user names it, with what else the user gave."""
 
     text: str
     device: torch.device
     batch_size: int | None = None
     names: ClassNames | None = None
+    trust: bool = False
+    """Whether the user trusts files from which torch may run code."""
 
     @property
     def name(self) -> str:
@@ -122,7 +124,7 @@ class Network:
         if self.needs_normalisation and mean is None and std is None:
             both = f"{mention('mean')} and {mention('std')}"
             remedy = f"give {both} (0 and 1 if it takes images in [0,1])"
-            raise source.error(", which has no preprocessor_config.json", remedy=remedy)
+            raise source.error(", which comes without its mean and std", remedy=remedy)
         for option in OPTIONS:
             default = getattr(Running, option)
             if getattr(running, option) != default and option not in self.options:

@@ -1,7 +1,7 @@
 """Names of models: a file, `prefix:NAME` such as `hf:microsoft/resnet-50`, or `module:function`.
 
 1. An existing file takes precedence over a prefix, and a prefix over `module:function`, which has
-   the same form.
+   the same form. A file `net.onnx` is `onnx:net.onnx`.
 2. To add a prefix, write a module in this folder with a function from a `Source` to a `Network`,
    and add a line to `PREFIXES`. `load_model`, `tollbox attack --model`, studies and error messages
    then support it.
@@ -36,12 +36,14 @@ PREFIXES = {
     "onnx": Prefix("onnx:load", "onnxruntime", "file"),
 }
 FORMS = {word: f"{word}:{'FILE' if p.path == 'file' else 'NAME'}" for word, p in PREFIXES.items()}
+SAFE = ("onnx:FILE", "hf:FOLDER", "timm:NAME@FILE.safetensors")
 EXPECTED = ", or ".join(
     (
         "a file made with torch.export.save(torch.export.export(net.eval(), (images,)), "
         "'model.pt2')",
         "a file made with torch.jit.save(torch.jit.script(net.eval()), 'model.pt')",
         *FORMS.values(),
+        "timm:NAME@FILE.safetensors",
         "module:function, which names a network or a function of images",
     )
 )
@@ -51,6 +53,19 @@ def split(text: str) -> tuple[Prefix | None, str]:
     """Return the prefix of a name, if it is known, and the text after the colon."""
     word, colon, name = text.partition(":")
     return PREFIXES.get(word) if colon else None, name
+
+
+def prefixed(file: str) -> str:
+    """Return the name of a model in a file: an ONNX file needs no prefix if its name ends so."""
+    return f"onnx:{file}" if file.lower().endswith(".onnx") else file
+
+
+def own_weights(text: str) -> tuple[str, str]:
+    """Return the name and the file in `timm:NAME@FILE.safetensors`; "" without a file."""
+    prefix, name = split(text)
+    known, at, file = name.partition("@")
+    takes_weights = prefix is not None and prefix.package in ("timm", "torchvision")
+    return (known, file) if takes_weights and at and file.endswith(".safetensors") else (name, "")
 
 
 def is_model_name(text: str) -> bool:
@@ -76,6 +91,8 @@ def misspelt(text: str) -> InputError | None:
 def located(text: str, folder: Path) -> str:
     """Return a model's name in which a path, if it has one, is resolved against `folder`."""
     prefix, name = split(text)
+    if file := own_weights(text)[1]:
+        return f"{text[: -len(file)]}{folder / file}"
     if prefix is None or not prefix.path or not name.strip():
         return text
     path = folder / name
@@ -88,7 +105,8 @@ def file_of(text: str) -> Path | None:
     if not is_model_name(text) or kind_of(text, text, input="model") == "file":
         return Path(text)
     prefix, name = split(text)
-    return Path(name) if prefix is not None and prefix.path == "file" else None
+    file = name if prefix is not None and prefix.path == "file" else own_weights(text)[1]
+    return Path(file) if file else None
 
 
 def files_of(text: str) -> list[Path]:
@@ -107,8 +125,9 @@ def short_name(text: str) -> str:
     prefix, name = split(text)
     if prefix is None:
         return text.rpartition(":")[2].rpartition(".")[2]
-    path = Path(name)
-    return (path.stem if prefix.path == "file" else path.name) or text
+    file = own_weights(text)[1]
+    path = Path(file or name)
+    return (path.stem if file or prefix.path == "file" else path.name) or text
 
 
 def brings_configuration(text: str) -> bool:

@@ -86,3 +86,5 @@ class Options:
     """Share of the machine's memory that a worker may use."""
     own_process: bool = False
     """Whether the worker has its own process: if memory runs out, it continues in another one."""
+    trust: bool = False
+    """Whether the user trusts model files that can run code; never read from a study or a store."""

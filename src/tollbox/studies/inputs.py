@@ -93,6 +93,8 @@ class StudyInputs:
     """Models that are loaded but not yet fitted to the images, by name."""
     models: dict[str, Model] = field(default_factory=dict, repr=False)
     """Models that were needed so far, by name."""
+    trust: bool = False
+    """Whether the caller trusts model files that can run code; no study or store can say so."""
     _surrogates: dict[str, Surrogate] = field(default_factory=dict, init=False, repr=False)
     _exactness: dict[str, Exactness] = field(default_factory=dict, init=False, repr=False)
     _fingerprints: dict[str, Fingerprint] = field(default_factory=dict, init=False, repr=False)
@@ -113,7 +115,7 @@ class StudyInputs:
             model = self.supplied.get(spec.name)
             if model is None:
                 opened = self.opened.pop(spec.name, None)
-                opened = opened or open_model(self.study, spec, self.device)
+                opened = opened or open_model(self.study, spec, self.device, self.trust)
                 dtype = None if spec.dtype is None else DTYPES[spec.dtype]
                 switches = spec.channels_last, spec.compile, spec.cuda_graphs, spec.tf32
                 with self.study.reporting(spec=spec):
@@ -217,8 +219,9 @@ class StudyInputs:
                 importable(str(self.study.folder.resolve()))
             with self.study.reporting(spec=spec):
                 own = given.mean is None and given.std is None
+                first, trust = self.images.images[0], self.trust
                 networks = [
-                    load_network(source, self.images.images[0], self.device, normalised=own)
+                    load_network(source, first, self.device, normalised=own, trust=trust)
                     for source in given.resolved
                 ]
                 self._surrogates[spec.name] = Surrogate(networks, mean=given.mean, std=given.std)
@@ -357,12 +360,16 @@ class StudyInputs:
 
 
 def load(
-    study: Study, models: Mapping[str, Model] | None = None, record: StudyRecord | None = None
+    study: Study,
+    models: Mapping[str, Model] | None = None,
+    record: StudyRecord | None = None,
+    trust: bool = False,
 ) -> StudyInputs:
     """Load the images, starts and masks of a study; models in `models` are used as they are.
 
     record: record of the study, if it is resumed or read. Without it, models that bring a
         configuration are loaded as well, and with `correct_only` images are classified.
+    trust: whether the caller trusts model files that can run code.
     """
     require(models is None or isinstance(models, Mapping), "models", models, "models by name")
     names = [spec.name for spec in study.models]
@@ -376,7 +383,7 @@ def load(
         with study.reporting(("images", "path")):  # before a model is downloaded
             check_there(study.images.path)
     opened = {
-        spec.name: open_model(study, spec, device)
+        spec.name: open_model(study, spec, device, trust)
         for spec in study.models
         if record is None and spec.name not in supplied and brings_configuration(spec.resolved)
     }
@@ -393,7 +400,7 @@ def load(
             masks = load_masks(study.goal.mask, images)
         own_names = study.images.names is None and bool(own.names)
         loaded = study, images, starts, masks, device, supplied, own_names
-        return StudyInputs(*loaded, opened=opened, models=fitted)
+        return StudyInputs(*loaded, opened=opened, models=fitted, trust=trust)
 
     kept = None if record is None else record.kept
     if not study.images.correct_only:
@@ -414,13 +421,13 @@ def load(
     return inputs
 
 
-def open_model(study: Study, spec: ModelSpec, device: str | torch.device) -> Network:
+def open_model(study: Study, spec: ModelSpec, device: str | torch.device, trust: bool) -> Network:
     """Load a model without fitting it to the images."""
     if ":" in spec.resolved:
         importable(str(study.folder.resolve()))
     with study.reporting(spec=spec):
         names, size = study.images.names, study.execution.batch_size
-        return open_network(spec.resolved, names=names, device=device, batch_size=size)
+        return open_network(spec.resolved, names=names, device=device, batch_size=size, trust=trust)
 
 
 def find_device(study: Study) -> torch.device:

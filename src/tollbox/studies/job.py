@@ -53,11 +53,14 @@ class Loader:
 
     loaded: StudyInputs | None = None
     models: Mapping[str, Model] = field(default_factory=dict)
+    trust: bool = False
+    """Whether the user trusts model files. It travels with this object, and not in the environment,
+    which processes that the user did not mean would inherit."""
 
     def __call__(self, record: StudyRecord) -> StudyInputs:
         if self.loaded is None:
             study = recorded_study(record, files=not self.models)
-            self.loaded = load(study, self.models, record)
+            self.loaded = load(study, self.models, record, self.trust)
         return self.loaded
 
 

@@ -298,7 +298,7 @@ class StudyResults(StudyStatus):
         function = study.images.function
         if function not in (None, BUILT_IN_IMAGES):
             self._check_trusted(f"the images come from {function}")
-        return load(study, record=self.record)
+        return load(study, record=self.record, trust=self.trust_code)
 
     def _check_trusted(self, need: str) -> None:
         if not self.trust_code:

@@ -57,6 +57,7 @@ def run_study(
     force_workers: bool = False,
     shard: str | None = None,
     executor: RayWorkers | None = None,
+    trust: bool = False,
 ) -> StudyResults:
     """Run a study in a new folder, or resume it if the folder already holds it.
 
@@ -67,11 +68,13 @@ def run_study(
     force_workers: start all processes that the study requests, even if there are fewer cores.
     shard: "K/N" runs part K of N only; `merge_parts` merges all parts into one folder.
     executor: `tb.studies.RayWorkers`, for a Ray cluster instead of processes on this machine.
+    trust: load models and surrogates from exported programs and TorchScript, which can run code.
     """
     require(isinstance(study, Study), "study", study, "a tb.Study, as of tb.Study.from_toml")
     check_seconds("time_limit", time_limit)
     check_function("tell", tell)
     check_flag("force_workers", force_workers)
+    check_flag("trust", trust)
     if executor is not None:
         right = isinstance(executor, RayWorkers)
         require(right, "executor", executor, "a tb.studies.RayWorkers")
@@ -79,7 +82,7 @@ def run_study(
     part = WHOLE if shard is None else Part.parse(shard)
     folder = path_of(out, "out")
     resumed = holds(study, folder, part)
-    loaded = load(study, models, read_record(folder) if resumed else None)
+    loaded = load(study, models, read_record(folder) if resumed else None, trust)
     if not resumed:
         findings = create(loaded, folder, "python", force_workers=force_workers, part=part)
         if findings:
@@ -87,7 +90,7 @@ def run_study(
     notice = fewer_notice(study.workers, len(loaded.grid), force_workers, "force_workers=True")
     if notice is not None:
         warnings.warn(notice, stacklevel=2)
-    options = Options(time_limit=time_limit, force_workers=force_workers)
+    options = Options(time_limit=time_limit, force_workers=force_workers, trust=trust)
     run_folder(folder, options, tell or (lambda _: None), Stopper(), loaded, cluster=executor)
     return StudyResults(folder, loaded)
 
@@ -111,7 +114,7 @@ def run_folder(
         left = [store.path for store in before.stores if _has_work(store, options.failed)]
         left = left or [before.stores[0].path]  # its worker still compares study and record
     study = recorded_study(record, files=False) if loaded is None else loaded.study
-    loader = Loader(models=loaded.supplied if loaded is not None else {})
+    loader = Loader(models=loaded.supplied if loaded is not None else {}, trust=options.trust)
     workers = len(left)
     # a merged study may have more shards than workers
     count = min(within_cores(workers, options.force_workers), study.workers)
@@ -125,7 +128,7 @@ def run_folder(
         elif options.own_process:
             executor = stack.enter_context(ProcessPool(count, loader))
         else:
-            executor = SameProcess(Loader(loaded))
+            executor = SameProcess(Loader(loaded, trust=options.trust))
         coordinator = Coordinator(stores, options, workers, tell, stopper, cluster is not None)
         if not options.own_process and on_hang is not None:
             finished = threading.Event()

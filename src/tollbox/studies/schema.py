@@ -213,9 +213,9 @@ class ModelTable(Table):
 
     source: str = key(
         text("model.pt2", kinds.MODEL),
-        "A torch.export file (.pt2), a TorchScript file, hf:NAME, timm:NAME, torchvision:NAME, "
-        "clip:NAME, onnx:FILE, or module:function, a function or network that returns logits or "
-        "labels for images (n, c, h, w) in [0,1].",
+        "A name (hf:, timm:, torchvision:, clip:), an ONNX file, module:function (a function "
+        "or network that returns logits or labels for images (n, c, h, w) in [0,1]), or a "
+        "torch.export (.pt2) or TorchScript file, which needs --trust-model.",
         REQUIRED,
     )
     name: str = key(called("first"), "Name in tables. Default: that of the file or function.", "")

@@ -34,7 +34,7 @@ from ..data.resizing import Resizing
 from ..data.tables import kind_of
 from ..data.user_code import is_function, named_by_file
 from ..errors import FileError, InputError
-from ..models.registry import file_of, is_model_name, located, misspelt, short_name
+from ..models.registry import file_of, is_model_name, located, misspelt, prefixed, short_name
 from . import kinds, schema
 from .images import read_list
 from .overrides import overridden
@@ -123,7 +123,7 @@ def _resolved(source: str, folder: Path, input: str) -> tuple[str, Path | None]:
     path = folder / source
     if is_model_name(source) and kind_of(path, source, input=input) == "nothing":
         return located(source, folder), None
-    return (str(path) if source.strip() else source), path
+    return (prefixed(str(path)) if source.strip() else source), path
 
 
 def _check_source(item: Item) -> str:
