@@ -278,7 +278,7 @@ class Engine:
 
     def _finish(self, ended: list[tuple[CellRun, Tensor | None]]) -> None:
         """Make the results of cells whose best points have arrived, and report progress."""
-        warnings = tuple(self.sender.memory_warnings)
+        warnings = *self.sender.memory_warnings, *self._model.notices
         results = tuple(cell_run.result(image, warnings) for cell_run, image in ended)
         self._finished += results
         self._done += len(results)
