@@ -25,7 +25,7 @@ from ..core.problem import Problem
 from ..core.stop import Stop
 from .batch import InFlightBatch, RowSpan, split, to_host
 from .journal import Labels
-from .pending import Failure
+from .pending import Failure, described
 from .points import LinearPoint, LinearRows, write
 
 COARSEST = 8
@@ -79,7 +79,7 @@ class BatchBuilder:
         except Exception as error:
             if is_out_of_memory(error):
                 raise
-            reason = f"its points could not be made: {type(error).__name__}: {error}"
+            reason = f"its points could not be made: {described(error)}"
             return Failure(Stop.ATTACK_ERROR, reason)
 
     def linear_points(self, span: RowSpan) -> list[LinearPoint] | None:
@@ -225,8 +225,10 @@ class Sender:
             return [self._forward(spans, extra, known)]
         try:
             return [self._forward(spans, extra)]
-        except (Exception, SystemExit) as error:
-            memory, reason = is_out_of_memory(error), f"{type(error).__name__}: {error}"
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a model may raise anything
+            memory, reason = is_out_of_memory(error), described(error)
         # Outside the handler: the error would keep all memory that the failed batch allocated.
         if memory and self.batch_size > 1 and self.model.batch is None:
             return self._smaller(spans, extra)
