@@ -651,6 +651,60 @@ def test_sigterm_twice(case: Case) -> None:
     assert not Path("out/results.csv").exists()
 
 
+STUCK = """
+import ctypes, os, threading, time
+calls = 0
+def native():
+    lock, mutex = ctypes.CDLL(None).pthread_mutex_lock, ctypes.create_string_buffer(64)
+    while True:
+        lock(mutex)
+def swallow():
+    while True:
+        try:
+            time.sleep(60)
+        except BaseException:
+            pass
+def press():
+    for _ in range(2):
+        time.sleep(0.3)
+        os.kill(os.getpid(), NUMBER)
+def labels(images):
+    global calls
+    calls += 1
+    if calls == CALL:
+        threading.Thread(target=press, daemon=True).start()
+        STUCK()
+    return (images.mean((1, 2, 3)) > 0.5).long()
+"""
+"""A model that never returns from one of its batches, during which two signals come."""
+HASTY = """
+from tollbox.cli import interrupt
+from tollbox.__main__ import main
+interrupt.GRACE_SECONDS, interrupt.WAKE_TIMES = 0.2, 2
+main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stuck", ["native", "swallow"])
+@pytest.mark.parametrize(("call", "number"), [(1, signal.SIGTERM), (40, signal.SIGINT)])
+def test_two_signals_end_a_model_that_hangs(
+    case: Case, stuck: str, call: int, number: signal.Signals
+) -> None:
+    """When it is tried, and during the run."""
+    settings = f"CALL, NUMBER = {call}, {int(number)}"
+    Path("my_stuck_model.py").write_text(f"{settings}{STUCK.replace('STUCK', stuck)}")
+    tokens = case.given(model="my_stuck_model:labels", budget="1e6", batch_size="2")
+    command = [sys.executable, "-c", HASTY, *tokens]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[number], ended.stderr
+    *_, last = ended.stderr.splitlines()
+    said = "tollbox: interrupted, and the model does not answer: the process was ended."
+    kept = " All recorded answers are kept. Resume with `tollbox resume out`."
+    assert last == (said if call == 1 else said + kept)
+    assert Path("out").exists() == (call > 1)
+
+
 def test_time_limit(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock is a thousand seconds later after some batches."""
     Path("my_slow_model.py").write_text(
