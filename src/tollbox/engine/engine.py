@@ -85,7 +85,8 @@ class Engine:
         check_instance("execution", execution, Execution)
         batch_size = batch_size_for(model, execution)
         check_function("progress", progress)
-        self.sender = Sender(model, batch_size, execution.one_shape, execution.metered)
+        one_shape, metered = execution.one_shape, execution.metered
+        self.sender = Sender(model, batch_size, one_shape, metered, execution.retries)
         self._model, self._execution = model, execution
         self._live_limit = execution.live or default_live(batch_size)
         self._memory = memory * memory_for_points(model.device)
