@@ -10,7 +10,8 @@ and in float32 at one shape. Rule 5: 8-bit points. Rule 6: out of memory. Rule 7
 but the one per batch (any other is an error, which ends the cell). Rule 4 also where a detector
 watches; what it says is waited for, so there rule 7 does not hold.
 
-Also: kernels (`core/kernels.py`, `frugal/calibrated.py`) make what plain torch makes.
+Also: kernels (`core/kernels.py`, `frugal/calibrated.py`) make what plain torch makes. A network
+that cannot be recorded in a CUDA graph runs without, with a warning, and no later run fails.
 
 Rule 9, with `--net`: a study in fp32 and in TF32, killed again and again with one process and with
 two, ends like the unbroken one, bit for bit if it is `exact` (`killed.py`). On a CPU that is all.
@@ -208,6 +209,70 @@ def kernels(told: Callable[[str, bool], None]) -> None:
             told(f"{dtype}: {type(prior).__name__}, recorded and plain", same)
 
 
+class Unrecordable(nn.Module):
+    """Fails while it is recorded: for a tensor on the CPU, or (`odd`) for an error of its own."""
+
+    def __init__(self, network: nn.Module, odd: bool) -> None:
+        super().__init__()
+        self.network, self.odd = network, odd
+        self.constant = [torch.ones(1)]  # in a list, so that .to(device) does not move it
+
+    def forward(self, images: Tensor) -> Tensor:
+        if self.odd and torch.cuda.is_current_stream_capturing():
+            raise ValueError("not while this is recorded")
+        logits: Tensor = self.network(images)
+        return logits if self.odd else logits * self.constant[0].to(images.device)
+
+
+def graphs(told: Callable[[str, bool], None]) -> None:
+    """A failed recording stays one failure: the run is that of the plain network, and later graphs,
+    random numbers, memory and results are those of a process without the failure."""
+    single = tb.models.embedded(device="cuda")
+    network = single.model.network or nn.Identity()
+
+    def outcome(net: nn.Module, graphs: bool, **options: Any) -> tuple[list[Any], tb.Results]:
+        results = tb.run(
+            tb.preset("frugal"),
+            tb.models.from_torch(net.eval(), device="cuda", cuda_graphs=graphs),
+            single.images[:COUNT],
+            single.labels[:COUNT],
+            prices=tb.Prices(10, 1),
+            budget=600,
+            execution=tb.Execution(**options),
+        )
+        return table(results), results
+
+    plain, _ = outcome(network, graphs=False)
+    recorded, first = outcome(network, graphs=True)
+    told("graphs: a network that can be recorded, no warning", {r.warnings for r in first} == {()})
+    told("graphs: recorded and plain runs agree", recorded == plain)
+    _, checked = outcome(network, graphs=True, check=True)
+    told(f"graphs: the model check finds nothing {checked.findings}", checked.findings == ())
+    for odd in (False, True):
+        what = "an error of its own" if odd else "a tensor on the CPU"
+        for options in ({}, {"check": True}):
+            found, results = outcome(Unrecordable(network, odd), graphs=True, **options)
+            said = {text for r in results for text in r.warnings}
+            print(f"        {said}, findings {results.findings}, {results.exactness.sentence}")
+            told(f"graphs: {what}, one warning", len(said) == 1 and "without CUDA" in min(said))
+            told(f"graphs: {what}, none failed", results.failed == 0)
+            told(f"graphs: {what}, the results of plain launches", found == plain)
+        again, after = outcome(network, graphs=True)
+        told(f"graphs: after {what}, no warning", {r.warnings for r in after} == {()})
+        told(f"graphs: after {what}, as in a fresh process", again == recorded)
+        try:
+            torch.rand(3, device="cuda")
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+            pool = torch.cuda.MemPool()
+            del pool
+            clean = True
+        except RuntimeError as error:
+            print(f"        {error}")
+            clean = False
+        told(f"graphs: after {what}, random numbers and memory work", clean)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--device", default="cuda")
@@ -225,6 +290,7 @@ def main() -> int:
 
     if args.device != "cpu" and attacks:
         kernels(told)
+        graphs(told)
         rules(told, attacks)
         watched(told, attacks)
     if args.net is not None:

@@ -651,6 +651,60 @@ def test_sigterm_twice(case: Case) -> None:
     assert not Path("out/results.csv").exists()
 
 
+STUCK = """
+import ctypes, os, threading, time
+calls = 0
+def native():
+    lock, mutex = ctypes.CDLL(None).pthread_mutex_lock, ctypes.create_string_buffer(64)
+    while True:
+        lock(mutex)
+def swallow():
+    while True:
+        try:
+            time.sleep(60)
+        except BaseException:
+            pass
+def press():
+    for _ in range(2):
+        time.sleep(0.3)
+        os.kill(os.getpid(), NUMBER)
+def labels(images):
+    global calls
+    calls += 1
+    if calls == CALL:
+        threading.Thread(target=press, daemon=True).start()
+        STUCK()
+    return (images.mean((1, 2, 3)) > 0.5).long()
+"""
+"""A model that never returns from one of its batches, during which two signals come."""
+HASTY = """
+from tollbox.cli import interrupt
+from tollbox.__main__ import main
+interrupt.GRACE_SECONDS, interrupt.WAKE_TIMES = 0.2, 2
+main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stuck", ["native", "swallow"])
+@pytest.mark.parametrize(("call", "number"), [(1, signal.SIGTERM), (40, signal.SIGINT)])
+def test_two_signals_end_a_model_that_hangs(
+    case: Case, stuck: str, call: int, number: signal.Signals
+) -> None:
+    """When it is tried, and during the run."""
+    settings = f"CALL, NUMBER = {call}, {int(number)}"
+    Path("my_stuck_model.py").write_text(f"{settings}{STUCK.replace('STUCK', stuck)}")
+    tokens = case.given(model="my_stuck_model:labels", budget="1e6", batch_size="2")
+    command = [sys.executable, "-c", HASTY, *tokens]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[number], ended.stderr
+    *_, last = ended.stderr.splitlines()
+    said = "tollbox: interrupted, and the model does not answer: the process was ended."
+    kept = " All recorded answers are kept. Resume with `tollbox resume out`."
+    assert last == (said if call == 1 else said + kept)
+    assert Path("out").exists() == (call > 1)
+
+
 def test_time_limit(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock is a thousand seconds later after some batches."""
     Path("my_slow_model.py").write_text(
@@ -792,12 +846,46 @@ def test_a_metered_model_computes_what_is_charged(case: Case) -> None:
     with open("out/results.csv", newline="") as file:
         charged = sum(int(row["queries"]) for row in csv.DictReader(file))
     rows = [int(line) for line in Path("rows.txt").read_text().split()]
-    assert rows[:2] == [1, 1]  # loading tries it
-    assert sum(rows[2:]) == charged
+    assert rows[0] == 1  # loading tries it
+    assert sum(rows[1:]) == charged
+    with pytest.raises(SystemExit):
+        main(["resume", "out"])
+    assert "not asked" in case.capture.readouterr().out
+    assert len(Path("rows.txt").read_text().split()) == len(rows)  # there is nothing left to ask
     with pytest.raises(SystemExit) as end:
         main([*case.given(out="both"), "--metered", "--check"])
     assert end.value.code == 2
     assert "--check and --metered are both set" in case.capture.readouterr().err
+
+
+def test_a_first_look_takes_few_rows(case: Case) -> None:
+    """It is tried, asked twice for images and blends, and once for the labels of the record; each
+    batch has the smallest shape of a run that holds it."""
+    (case.folder / "counting_model.py").write_text(COUNTING)
+    case.run(model="counting_model:labels", limit="2", max_queries="6")
+    rows = [int(line) for line in Path("rows.txt").read_text().split()]
+    assert rows[:4] == [1, 8, 8, 8]
+    with open("out/results.csv", newline="") as file:
+        assert sum(int(row["queries"]) for row in csv.DictReader(file)) == 12
+    assert sum(rows) < 80
+
+
+def test_a_busy_service_is_asked_again(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    once = (
+        "    if images.shape[0] == 1 and next(CALLS) == 3:\n        raise ConnectionError('503')\n"
+    )
+    code = COUNTING.replace("    return", f"{once}    return")
+    (case.folder / "busy_model.py").write_text(
+        f"import itertools\nCALLS = itertools.count()\n{code}"
+    )
+    monkeypatch.setattr("tollbox.engine.sender.time.sleep", lambda seconds: None)
+    options = {"limit": "1", "batch_size": "1", "max_queries": "6"}
+    code, _, err = case.run(model="busy_model:labels", out="failed", **options)
+    again = "ConnectionError: 503 (busy_model.py:8). Run them again with `tollbox resume failed --"
+    assert (code, again in err) == (1, True)
+    del sys.modules["busy_model"]
+    code, _, err = case.run(model="busy_model:labels", retries="1", **options)
+    assert (code, err.count("failed")) == (0, 0)
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ import tollbox as tb
 from tollbox import testing
 from tollbox.core.model import Model
 from tollbox.core.stop import Stop
+from tollbox.engine import sender as sender_module
 from tollbox.engine.sender import Sender
 from tollbox.errors import InputError
 
@@ -346,6 +347,47 @@ def test_a_spare_row_that_fails_past_the_end_of_its_run_is_seen_by_nobody(size):
     layout = {"batch_size": size, "one_shape": True}
     [result] = tb.run(asks, net, images(1), [0], budget=99, execution=tb.Execution(**layout))
     assert (result.stop, result.ledger.queries) == (Stop.CONVERGED, 5)
+
+
+@pytest.fixture
+def waits(monkeypatch):
+    """Seconds for which the sender would have waited."""
+    seconds = []
+    monkeypatch.setattr(sender_module.time, "sleep", seconds.append)
+    return seconds
+
+
+@pytest.mark.parametrize("metered", [True, False])
+def test_a_failed_call_is_repeated_and_only_the_answer_is_charged(waits, metered):
+    def busy(batch):
+        calls.append(len(batch))
+        if len(calls) in (2, 3, 7):
+            raise ConnectionError("HTTP 503")
+        return BOUNDARY.labels(batch)
+
+    calls, options = [], {"metered": metered, "batch_size": 8}
+    found = run(predict=busy, retries=2, **options)
+    wanted = run(**options)
+    assert numbers(found) == numbers(wanted)
+    assert waits == [1, 2, 1]
+    assert calls[1:4] == [calls[1]] * 3
+
+
+def test_failures_that_last_end_soon(waits):
+    """After as many failures in a row as there are retries, nothing is waited for."""
+
+    def down(batch):
+        raise ConnectionError("HTTP 503")
+
+    results = run(predict=down, metered=True, retries=7)
+    assert {r.stop for r in results} == {Stop.MODEL_ERROR}
+    assert waits == [1, 2, 4, 8, 16, 30, 30]
+    waits.clear()
+    results = run(predict=lambda batch: 3, retries=7)
+    assert "expected" in results[0].reason
+    assert waits == []  # a wrong answer would be wrong again
+    with pytest.raises(InputError, match="retries is -1: expected"):
+        tb.Execution(retries=-1)
 
 
 def test_a_metered_model_is_not_asked_for_what_lies_behind_a_failed_row():

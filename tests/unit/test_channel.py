@@ -232,6 +232,41 @@ def test_silent_strangers_keep_nobody_out(listener: Listener) -> None:
         joined(listener)
 
 
+def test_any_number_of_strangers_keeps_nobody_out(
+    listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than are kept; the oldest ones are turned away."""
+    monkeypatch.setattr(channel_module, "MOST_STRANGERS", 5)
+    before = threading.active_count()
+    with contextlib.ExitStack() as strangers:
+        made = [
+            strangers.enter_context(socket.create_connection(listener.address)) for _ in range(20)
+        ]
+        joined(listener)
+        assert all(is_closed(stranger) for stranger in made[:14])
+        until(lambda: threading.active_count() <= before + 5 + 2)  # 2 of the worker's channel
+
+
+def test_the_listener_survives_when_no_thread_can_be_started(
+    listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, refused = threading.Thread.start, list[threading.Thread]()
+
+    def fails(thread: threading.Thread) -> None:
+        if len(refused) == 3:
+            start(thread)
+        else:
+            refused.append(thread)
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", fails)
+    for _ in range(3):
+        with socket.create_connection(listener.address) as stranger:
+            assert is_closed(stranger)
+    assert len(refused) == 3
+    joined(listener)
+
+
 def test_a_silent_stranger_is_turned_away(
     listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
 import tollbox as tb
-from tollbox.core.device import tf32_allowed, tf32_setting
+from tollbox.core import device as device_module
+from tollbox.core.device import CudaGraph, NotRecordable, tf32_allowed, tf32_setting
 from tollbox.core.execution import LARGEST_BATCH
+from tollbox.core.model import Decision
 from tollbox.engine.sender import Sender
 from tollbox.errors import ModelFault
 from tollbox.model_check import EXACT_SIZES
@@ -304,6 +308,116 @@ def test_all_shapes_of_a_run_are_recorded(recorded):
         for rows in shapes:
             graphed(image.expand(rows, 1, 1, 1))
         assert recorded == []
+
+
+@pytest.fixture
+def cuda(monkeypatch):
+    """CUDA graphs without CUDA, with torch's rules: a pool is used by one recording at a time, and
+    an invalid recording cannot be ended by its graph alone."""
+    state = SimpleNamespace(pools=0, under_way=set(), recording=None, invalid=False)
+
+    class Graph:
+        def capture_begin(self, pool=None, capture_error_mode="global"):
+            self.pool = new_pool() if pool is None else pool
+            if self.pool in state.under_way:
+                raise RuntimeError("INTERNAL ASSERT FAILED: capture_begin")
+            state.under_way.add(self.pool)
+            state.recording, state.invalid = self, False
+
+        def capture_end(self):
+            if state.recording is not self or state.invalid:
+                state.recording = None
+                raise RuntimeError("CUDA error: operation failed due to a previous error")
+            state.under_way.remove(self.pool)
+            state.recording = None
+
+    def new_pool():
+        state.pools += 1
+        return state.pools
+
+    def stream(*_):
+        return SimpleNamespace(wait_stream=lambda other: None)
+
+    fakes = {
+        "CUDAGraph": Graph,
+        "graph_pool_handle": new_pool,
+        "device": lambda device: contextlib.nullcontext(),
+        "stream": lambda stream: contextlib.nullcontext(),
+        "Stream": stream,
+        "current_stream": stream,
+        "current_device": lambda: 0,
+        "synchronize": lambda: None,
+    }
+    for name, fake in fakes.items():
+        monkeypatch.setattr(torch.cuda, name, fake)
+    ended = lambda device, pool: state.under_way.remove(pool)  # noqa: E731
+    monkeypatch.setattr(torch._C, "_cuda_endAllocateToPool", ended, raising=False)
+    monkeypatch.setattr(device_module, "_pools", {})
+    record = CudaGraph._record
+
+    def noted(self, function):
+        self.played = function
+        record(self, function)
+
+    monkeypatch.setattr(CudaGraph, "_record", noted)
+    monkeypatch.setattr(CudaGraph, "__call__", lambda self, *inputs: self.played(*inputs))
+    return state
+
+
+class Held(nn.Module):
+    """A network that fails only while it is recorded: as one with a tensor on the CPU does, which
+    makes the recording invalid, or by an error of its own."""
+
+    def __init__(self, state, invalid, error=RuntimeError):
+        super().__init__()
+        self.state, self.invalid, self.error = state, invalid, error
+
+    def forward(self, images):
+        if self.state.recording is not None:
+            self.state.invalid = self.invalid
+            raise self.error("operation not permitted\nwhen stream is capturing")
+        return images.flatten(1)
+
+
+@pytest.mark.parametrize("invalid", [True, False])
+def test_a_network_that_cannot_be_recorded_runs_without_graphs_and_harms_no_other(cuda, invalid):
+    held, good = (
+        replace(model, predict=Decision(graph), outputs=graph)
+        for network in (Held(cuda, invalid), nn.Flatten())
+        for model in [tb.models.from_torch(network.eval())]  # not a copy
+        for graph in [Graphed(model.outputs)]
+    )
+    images, options = IMAGES[:2].clone(), {"budget": 20, "execution": tb.Execution(check=True)}
+    labels = good.predict(images)  # records its first shape
+    results = tb.run("hsja", held, images, labels, **options)
+    assert not cuda.under_way
+    reason = "it cannot be recorded (RuntimeError: operation not permitted)"
+    said = (f"the network runs without CUDA graphs: {reason}",)
+    assert [r.warnings for r in results] == [said, said]
+    assert results.failed == 0
+    assert results.exactness.exact
+    assert torch.equal(held.outputs(images), images.flatten(1))
+    after = tb.run("hsja", good, images, labels, **options)
+    assert [(r.warnings, r.stop, r.distance) for r in after] == [
+        ((), r.stop, r.distance) for r in results
+    ]
+    assert len(good.outputs._recorded) > 1
+
+
+def test_only_what_works_otherwise_is_not_recordable(cuda):
+    def unless_recorded(error):
+        return Held(cuda, True, error)
+
+    with pytest.raises(NotRecordable):
+        CudaGraph(unless_recorded(ValueError), IMAGES)
+    for error in (torch.OutOfMemoryError, KeyboardInterrupt):  # for the sender, and the user
+        with pytest.raises(error):
+            CudaGraph(unless_recorded(error), IMAGES)
+        assert not cuda.under_way
+    with torch.inference_mode():
+        graph = CudaGraph(torch.neg, IMAGES.clone())
+    assert graph(IMAGES).equal(-IMAGES)
+    assert not graph._inputs[0].is_inference()  # else it could not be written to later
 
 
 def test_so_many_shapes_are_compiled(eager, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -79,6 +80,33 @@ def test_a_run_that_was_cut_short_is_left_out_beyond_its_end():
     failed = tb.Results([result([], stop=Stop.MODEL_ERROR)])
     assert np.isnan(failed.median_at(50))
     assert (failed.failed, failed.unknown_at(50)) == (1, 1)
+
+
+def test_a_run_that_failed_says_so_first():
+    def fails_here(problem):
+        yield tb.attack.Ask(problem.source[None], phase="probe")
+        raise IndexError("no such\nrow")
+
+    class Unprintable(GeneratorExit):
+        def __str__(self):
+            raise RuntimeError
+
+    def broken(images):
+        raise Unprintable
+
+    boundary = half_space(distance=0.3, shape=(3, 8, 8))
+    model, images = boundary.model(), boundary.source[None].repeat(3, 1, 1, 1)
+    results = tb.run(fails_here, model, images, [0] * 3, budget=100)
+    place = r"\(test_results.py:\d+\)"
+    failure = rf"the attack failed: IndexError: no such row {place}"
+    said = rf"^{failure}; it had reached cost 2, and 100 is above it; run it again"
+    with pytest.raises(InputError, match=said):
+        results[0].distance_at(100)
+    assert results[0].distance_at(2) == math.inf
+    assert re.search(rf", 3 failed \(3 because {failure}\), 6 queries", repr(results))
+    results = tb.run(fails_here, broken, images, [0] * 3, budget=100)
+    said = rf"3 failed \(3 because the model failed: Unprintable, which cannot be printed {place}"
+    assert re.search(said, repr(results))
 
 
 def test_medians_count_no_start_as_infinite_and_leave_out_the_misclassified():

@@ -233,6 +233,34 @@ def test_series_that_are_not_complete_are_left_out(tmp_path: Path) -> None:
         assert found.data["verdict"][0].startswith("No result yet")
 
 
+def test_what_a_partial_audit_says_of_later_costs_is_true(tmp_path: Path) -> None:
+    """At one ε they become lower. Without one, ε moves, and they may become higher."""
+    plane, images, labels = case()
+    cells = itertools.count(1)
+
+    def tell(event: Event) -> None:
+        if isinstance(event, CellEnded) and next(cells) == 2 * IMAGES_COUNT:
+            raise KeyboardInterrupt
+
+    settings: Any = {"out": tmp_path / "out", "budget": 100, "time_limit": 1e6}
+    with pytest.raises(KeyboardInterrupt):
+        audit(plane.model(), images, labels, tell=tell, **settings)
+    fixed = Criteria.of(epsilon="1.2")
+    moving, part = conclude(tmp_path / "out"), conclude(tmp_path / "out", fixed)
+    assert part.data["runs"]
+    lower = "the costs at one ε can only become lower"
+    smaller = ", but the results may then be about a smaller ε, at which they are higher."
+    assert f"{lower}{smaller}" in " ".join(moving.data["notes"])
+    assert f"{lower}." in " ".join(part.data["notes"])
+    whole = audit(plane.model(), images, labels, **settings)
+    assert lower not in " ".join(whole.data["notes"])
+    later = {row["price"]: row for row in conclude(tmp_path / "out", fixed).data["costs"]}
+    for row in part.data["costs"]:
+        assert row["never"] >= later[row["price"]]["never"]
+        for before, now in zip(row["quantiles"], later[row["price"]]["quantiles"], strict=True):
+            assert before["value"] is None or now["value"] <= before["value"]
+
+
 def test_where_time_is_limited_series_end_one_after_the_other(tmp_path: Path) -> None:
     """No more cells are under way than a series has, so that the first attacks are complete first;
     without a limit there would be 64."""

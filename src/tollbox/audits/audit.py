@@ -88,6 +88,7 @@ def audit(
     batch_size: int | None = None,
     workers: int = 1,
     metered: bool = False,
+    retries: int = 0,
     exact: bool = False,
     time_limit: float = math.inf,
     tell: Tell | None = None,
@@ -126,7 +127,9 @@ def audit(
         models=[ModelSpec(source=MODEL, name=MODEL, resolved=MODEL)],
         seeds=[seed],
         goal=GoalSpec(flagged=None if classes is None else frozenset(classes)),
-        execution=Execution(batch_size=batch_size, workers=workers, metered=metered, exact=exact),
+        execution=Execution(
+            batch_size, metered=metered, retries=retries, exact=exact, workers=workers
+        ),
         **study_fields(budget, given.images.numel()),
     )
     checked = as_model(model)

@@ -19,7 +19,7 @@ from cyclopts import App, CycloptsError, Parameter, UnknownCommandError
 
 from .. import __version__
 from ..errors import InputError, TollboxError, UnknownNameError
-from .interrupt import Terminated, ignore_signals
+from .interrupt import Terminated, Watchdog, ignore_signals
 from .output import (
     FAILED,
     INTERRUPTED,
@@ -75,7 +75,8 @@ def main(arguments: Sequence[str] | None = None, ready: Callable[[], None] = lam
     """Run a command and exit with its code; call `ready` after the slow imports."""
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     with safe_streams() as out:
-        code = _run(tokens, ready)
+        with Watchdog():
+            code = _run(tokens, ready)
         out.flush()
         if out.lost is not None and not isinstance(out.lost, BrokenPipeError):
             say(f"stdout cannot be written: {out.lost.strerror}. All results are saved.")

@@ -74,12 +74,12 @@ def finish(folder: Path, outcome: Outcome, interruption: int, loaded: StudyInput
         settings["warnings"] = store.warnings + sorted(unfinished)
         settings["exactness"] = store.exactness
         settings["benign"] = detector and asdict(next(iter(detector.benign.values())))
-        model, classes = loaded.model(study.models[0]), loaded.images.class_names
+        model = None if metered else loaded.model(study.models[0])  # loading it takes a query
+        classes = loaded.images.class_names
         pngs = {path.name for path in folder.iterdir() if PNG.fullmatch(path.name)}
         with staged(folder, FILES | pngs, shared=True) as stage:
             with stage.writing():
-                size = trial_batch_size(model, study.execution.batch_size)
-                points = find_points(model, cells, results, size, ask=not metered)
+                points = find_points(model, cells, results, study.execution.batch_size)
                 write_all(stage.folder, cells, results, points, settings, classes)
             stage.commit()
         lost = sum(point.adversarial is False for point in points.values())
@@ -107,18 +107,20 @@ class Point:
 
 
 def find_points(
-    model: Model, cells: Sequence[Cell], results: Sequence[Result], batch_size: int, ask: bool
+    model: Model | None, cells: Sequence[Cell], results: Sequence[Result], batch_size: int | None
 ) -> dict[int, Point]:
-    """Return the adversarial points by index; with `ask`, query the model with them at 8 bits."""
+    """Return the adversarial points by index; query the model, if any, with them at 8 bits."""
     found = [
         (r, r.adversarial, r.adversarial.mul(255).round().to(torch.uint8))
         for r in results
         if r.adversarial is not None and r.stop.attacked
     ]
     labels: list[int | None] = []
-    for first in range(0, len(found) if ask else 0, batch_size):
-        part = [pixels for _, _, pixels in found[first : first + batch_size]]
-        labels += _answers(model, torch.stack(part))
+    if model is not None:
+        size = trial_batch_size(model, batch_size)
+        for first in range(0, len(found), size):
+            part = [pixels for _, _, pixels in found[first : first + size]]
+            labels += _answers(model, torch.stack(part))
     points = {}
     for (r, sent, pixels), label in zip(found, labels or [None] * len(found), strict=True):
         aim = cells[r.index].aim

@@ -1,10 +1,14 @@
-"""Ctrl-C and SIGTERM while a study runs.
+"""Ctrl-C and SIGTERM, while a study runs and at other times.
 
-1. The first signal asks the run to stop after the current batches, so that results are saved.
-2. The second raises KeyboardInterrupt (`Terminated` for SIGTERM): the run stops at once.
+1. While a study runs, the first signal asks the run to stop after the current batches, so that
+   results are saved.
+2. The second raises KeyboardInterrupt (`Terminated` for SIGTERM): the run stops at once. At other
+   times the first one does.
 3. If a signal arrives just before the main thread blocks, Python handles it only with the next one.
    So each signal also wakes a thread, which then sends the main thread a few harmless signals.
-4. The exit code is 130 after Ctrl-C, and 143 after SIGTERM.
+4. A model that hangs in native code, or catches KeyboardInterrupt, stops neither. If the main
+   thread is not done `GRACE_SECONDS` after the second signal, this thread ends the process.
+5. The exit code is 130 after Ctrl-C, and 143 after SIGTERM.
 """
 
 from __future__ import annotations
@@ -13,12 +17,15 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any
 
-from .output import INTERRUPTED, TERMINATED
+from .output import INTERRUPTED, TERMINATED, say
 
 WAKE_SECONDS, WAKE_TIMES = 0.2, 10
+GRACE_SECONDS = 5.0
+HANGS = "interrupted, and the model does not answer: the process was ended"
 
 
 class Terminated(KeyboardInterrupt):
@@ -40,43 +47,80 @@ def ignore_signals() -> None:
             signal.signal(number, signal.SIG_IGN)
 
 
-class Interrupt:
-    """A context in which the first signal calls `stop` and `announce`, and the second raises."""
+def _end_process(message: str, code: int) -> None:
+    try:
+        say(message)
+    finally:
+        os._exit(code)
 
-    def __init__(self, stop: Callable[[], None], announce: Callable[[str], None]) -> None:
-        self._stop, self._announce = stop, announce
+
+_ends: list[Callable[[int], None]] = [partial(_end_process, f"{HANGS}.")]
+"""Functions that exit with a code, from the watchdog's thread; the last one is in force."""
+
+
+class Watchdog:
+    """A context in which each signal wakes the main thread, and the second ends the process if the
+    main thread does not react."""
+
+    def __init__(self) -> None:
+        self._left = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            out, into = os.pipe()
+            os.set_blocking(into, False)
+            self._alarm = signal.signal(signal.SIGALRM, lambda *_: None)
+            self._before = signal.set_wakeup_fd(into, warn_on_full_buffer=False)
+            self._thread = threading.Thread(target=self._watch, args=(out,), daemon=True)
+            self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        if self._thread is not None:
+            self._left.set()
+            os.close(signal.set_wakeup_fd(self._before))  # so that the thread finishes
+            self._thread.join()
+            signal.signal(signal.SIGALRM, self._alarm)
+
+    def _watch(self, pipe: int) -> None:
+        count = 0
+        with os.fdopen(pipe, "rb", buffering=0) as signals:
+            while number := signals.read(1):
+                if number[0] not in HANDLERS:
+                    continue
+                count += 1
+                for _ in range(WAKE_TIMES):
+                    if not self._left.wait(WAKE_SECONDS):
+                        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
+                if count > 1 and not self._left.wait(GRACE_SECONDS):
+                    _ends[-1](TERMINATED if number[0] == signal.SIGTERM else INTERRUPTED)
+
+
+class Interrupt:
+    """A context in which the first signal calls `stop` and `announce`, and the second raises. If
+    the main thread does not react, the watchdog calls `end` with the exit code."""
+
+    def __init__(
+        self,
+        stop: Callable[[], None],
+        announce: Callable[[str], None],
+        end: Callable[[int], None],
+    ) -> None:
+        self._stop, self._announce, self._end = stop, announce, end
         self._before: dict[int, Any] = {}
-        self._ended = threading.Event()
         self.code = 0
         """Exit code for the first signal; 0 if there was none."""
 
     def __enter__(self) -> Interrupt:
+        _ends.append(self._end)
         if threading.current_thread() is threading.main_thread():
-            out, into = os.pipe()
-            os.set_blocking(into, False)
-            signal.set_wakeup_fd(into, warn_on_full_buffer=False)
-            self._thread = threading.Thread(target=self._wake_main_thread, args=(out,), daemon=True)
-            self._thread.start()
             self._before = {number: signal.signal(number, self._handle) for number in HANDLERS}
-            self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, lambda *_: None)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if not self._before:
-            return
-        self._ended.set()
-        os.close(signal.set_wakeup_fd(-1))  # so that the thread finishes
-        self._thread.join()
+        _ends.remove(self._end)
         for number, handler in self._before.items():
             signal.signal(number, handler)
-
-    def _wake_main_thread(self, pipe: int) -> None:
-        """Interrupt whatever the main thread is waiting for, after each signal."""
-        with os.fdopen(pipe, "rb", buffering=0) as signals:
-            while number := signals.read(1):
-                for _ in range(WAKE_TIMES if number[0] in HANDLERS else 0):
-                    if not self._ended.wait(WAKE_SECONDS):
-                        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         if self.code:

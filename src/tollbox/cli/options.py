@@ -158,6 +158,7 @@ class ModelOptions(InputOptions):
     seed: Annotated[int, Parameter(help=SEED_HELP, converter=whole)] = 0
     device: Annotated[str | None, option("study", "device")] = None
     batch_size: Annotated[int | None, option("study", "batch_size")] = None
+    retries: Annotated[int, option("study", "retries")] = 0
     workers: Annotated[int, option("study", "workers")] = 1
     exact: Annotated[bool, option("study", "exact")] = False
 

@@ -154,13 +154,13 @@ class StudyProgress:
             else:
                 self._live.console.print(f"tollbox: {message}", soft_wrap=True)
 
-    def end_process(self, message: str) -> None:
+    def end_process(self, message: str, code: int = FAILED) -> None:
         """Print a message and exit the process, from a thread, while the main thread hangs."""
         try:
             self.__exit__()
             say(message)
         finally:
-            os._exit(FAILED)
+            os._exit(code)
 
     def tell(self, event: Event) -> None:
         """Process an event, and redraw the display if it is due."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from ..core.goal import numbered
@@ -23,7 +24,7 @@ from ..studies.ray import RayWorkers
 from ..studies.results import StudyResults
 from ..studies.run import run_folder
 from ..workers.executors import Stopper, fewer_notice
-from .interrupt import Interrupt, ignore_signals
+from .interrupt import HANGS, Interrupt, ignore_signals
 from .options import RunningOptions
 from .output import FAILED, console, say, write
 from .progress import StudyProgress
@@ -69,7 +70,9 @@ def run_left(
             for notice in filter(None, notices):
                 say(notice)
     stopper = Stopper()
-    with progress, Interrupt(stopper, progress.announce) as interrupt:
+    hangs = f"{HANGS}. All recorded answers are kept. Resume with `tollbox resume {folder}`."
+    end = partial(progress.end_process, hangs)
+    with progress, Interrupt(stopper, progress.announce, end) as interrupt:
         outcome = run_folder(
             folder, options, progress.tell, stopper, loaded, progress.end_process, cluster
         )

@@ -9,10 +9,14 @@
 3. A CUDA graph records the launches of many small kernels once and replays them as one. It has its
    own memory: inputs and outputs are copied, so that a replay on the same stream may follow
    immediately. So all graphs can share one memory pool.
+4. A function with synchronisation or with tensors on the CPU cannot be recorded. After a failed
+   recording torch (before 2.12) still routes allocations to the pool, and refuses to use it again.
+   So the recording is ended here, and later graphs get another pool.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 from collections.abc import Callable
@@ -131,21 +135,27 @@ def tf32_allowed() -> bool:
     return any(value in (True, "tf32") for value in tf32_setting())
 
 
-@lru_cache(maxsize=8)
-def _pool(device: torch.device) -> Any:
-    with torch.cuda.device(device):
-        return torch.cuda.graph_pool_handle()
+class NotRecordable(RuntimeError):
+    """A function that works, but whose launches cannot be recorded in a CUDA graph."""
+
+
+_pools: dict[torch.device, Any] = {}
+_failed: list[Any] = []
+"""Graphs whose recording failed; torch's allocators may keep pointers to them."""
 
 
 class CudaGraph:
-    """A function of CUDA tensors, recorded for the shapes of `inputs`."""
+    """A function of CUDA tensors, recorded for the shapes of `inputs`.
 
+    Raises NotRecordable if the function works but cannot be recorded.
+    """
+
+    @torch.inference_mode(False)  # its memory must be writable in any mode
     @torch.no_grad()
     def __init__(self, function: Callable[..., Tensor], *inputs: Tensor) -> None:
         self._inputs = [each.clone() for each in inputs]
         self._device = inputs[0].device
         with torch.cuda.device(self._device):
-            self._graph = torch.cuda.CUDAGraph()
             # Not `torch.cuda.graph`: it collects garbage and releases all free memory first.
             aside = torch.cuda.Stream()
             aside.wait_stream(torch.cuda.current_stream())
@@ -153,13 +163,40 @@ class CudaGraph:
                 for _ in range(WARM_UP_RUNS):
                     function(*self._inputs)
                 torch.cuda.synchronize()
-                self._graph.capture_begin(_pool(self._device), "thread_local")
-                try:
-                    self._output = function(*self._inputs)
-                finally:
-                    self._graph.capture_end()
+                self._record(function)
             torch.cuda.current_stream().wait_stream(aside)
 
+    def _record(self, function: Callable[..., Tensor]) -> None:
+        if self._device not in _pools:
+            _pools[self._device] = torch.cuda.graph_pool_handle()
+        self._graph, pool = torch.cuda.CUDAGraph(), _pools[self._device]
+        try:
+            self._graph.capture_begin(pool, "thread_local")
+            self._output = function(*self._inputs)
+            self._graph.capture_end()
+        except BaseException as error:
+            del _pools[self._device]
+            self._end_recording(pool)
+            if not isinstance(error, Exception) or is_out_of_memory(error):
+                raise
+            raise NotRecordable from error
+
+    def _end_recording(self, pool: Any) -> None:
+        """End a recording that failed, so that nothing else in this process fails because of it."""
+        try:
+            self._graph.capture_end()
+        except RuntimeError:  # the recording is invalid
+            _failed.append(self._graph)
+            with contextlib.suppress(RuntimeError, AttributeError):  # torch 2.12 has done it
+                torch._C._cuda_endAllocateToPool(torch.cuda.current_device(), pool)
+            with contextlib.suppress(RuntimeError):
+                # In some versions torch.rand fails from here until another recording ends.
+                other = torch.cuda.CUDAGraph()
+                other.capture_begin(capture_error_mode="thread_local")
+                self._inputs[0].clone()
+                other.capture_end()
+
+    @torch.inference_mode(False)
     @torch.no_grad()
     def __call__(self, *inputs: Tensor) -> Tensor:
         torch._foreach_copy_(self._inputs, list(inputs))

@@ -11,6 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+WITHOUT_GRAPHS = "the network runs without CUDA graphs"
+"""Start of the warning about a network that cannot be recorded: the check has run it so as well."""
+
 
 class Seen(StrEnum):
     """The outputs that the check compared, or the reason why it compared none."""
@@ -73,9 +76,10 @@ class Exactness:
         return f"Exact{by}: {found}."
 
     def after(self, warnings: Iterable[str]) -> Exactness:
-        """Return the exactness of a run whose results have these warnings. Any of them means that
-        it did not stay exact: batches became smaller, or an answer changed when repeated."""
-        texts = sorted(set(warnings))
+        """Return the exactness of a run whose results have these warnings. Any of them, except
+        `WITHOUT_GRAPHS`, means that it did not stay exact: batches became smaller, or an answer
+        changed when repeated."""
+        texts = sorted({text for text in warnings if not text.startswith(WITHOUT_GRAPHS)})
         return replace(self, ended="; ".join(texts)) if self.known and texts else self
 
 

@@ -12,7 +12,7 @@ from ..errors import InputError, mention
 from .validation import check, check_flag, check_seconds, check_whole, or_none, whole
 
 LARGEST_BATCH = 65_536
-MOST_WORKERS = 256
+MOST_WORKERS, MOST_RETRIES = 256, 100
 
 
 @runtime_checkable
@@ -34,6 +34,10 @@ class Execution:
     and the available memory."""
     metered: bool = False
     """Whether the model bills every row: only rows that are certain to be charged are sent."""
+    retries: int = 0
+    """Number of times that a call of the model is repeated if it raises, for example because a
+    service is busy: after 1, 2, 4, ... s, at most 30 s. Only the answer is charged; a service may
+    bill failed calls as well."""
     one_shape: bool = False
     """Whether every batch is padded to one shape instead of a few."""
     exact: bool = False
@@ -51,6 +55,7 @@ class Execution:
 
     def __post_init__(self) -> None:
         check(self, batch_size=or_none(whole(1, LARGEST_BATCH)), live=or_none(whole(1)))
+        check(self, retries=whole(0, MOST_RETRIES))
         for name in ("metered", "one_shape", "exact", "check"):
             check_flag(name, getattr(self, name))
         if isinstance(self.workers, type) or not isinstance(self.workers, WorkerPool):

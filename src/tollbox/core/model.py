@@ -96,6 +96,11 @@ class Model:
         kept = {name: getattr(self, name) for name in ("classes", "names", "preprocessing")}
         return replace(other, running=running, **kept)
 
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Caveats about how the network runs, for the warnings of results."""
+        return getattr(self.outputs, "notices", ())
+
     def sent(self, points: Tensor) -> Tensor:
         """Return the points as they are sent; `points` may be overwritten."""
         points = points.clamp_(0, 1)

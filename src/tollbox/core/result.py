@@ -10,8 +10,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
@@ -163,6 +165,12 @@ class Result:
         """The smallest distance of an adversarial point that was sent; infinite without one."""
         return self.improvements[-1].distance if self.improvements else math.inf
 
+    @property
+    def failure(self) -> str:
+        """What failed and why, in one line; empty if nothing did."""
+        start = {Stop.MODEL_ERROR: "the model failed: ", Stop.ATTACK_ERROR: "the attack failed: "}
+        return " ".join(f"{start.get(self.stop, '')}{self.reason}".split()) * self.stop.failed
+
     def known_up_to(self, by: By = "cost") -> float:
         """Return the largest cost (flagged queries, queries) at which the distance is known."""
         check_axis(by)
@@ -175,6 +183,11 @@ class Result:
         value above `known_up_to` is an error."""
         _check_value(value, by)
         known = self.known_up_to(by)
+        if value > known and self.stop.failed:
+            raise InputError(
+                f"{self.failure}; it had reached {by} {known:g}, and {value:g} is above it",
+                remedy="run it again without the failure to know what it would have reached",
+            )
         if value > known:
             raise InputError(
                 f"{by} {value:g} is above {known:g}, where this run stopped ({self.stop})",
@@ -202,6 +215,8 @@ class Results(Sequence[Result]):
         counted = [r for r in self.counted if not r.stop.cut_short]
         distances, norms = [r.distance for r in counted], {r.norm for r in counted}
         median = f", median {norms.pop()} {np.median(distances):.4g}" if len(norms) == 1 else ""
+        failures = Counter(r.failure for r in self.results if r.stop.failed).most_common(1)
+        why = "".join(f" ({count} because {shorten(text, 200)})" for text, count in failures)
         alarms = ""
         if any(r.detection is not None for r in self.results):
             alarmed = sum(r.ledger.alarms > 0 for r in self.results)
@@ -209,7 +224,7 @@ class Results(Sequence[Result]):
             alarms = f", {self.alarms:,} alarms at {alarmed} images (benign sessions: {benign})"
         return (
             f"<Results: {len(self)} images, {self.misclassified} misclassified anyway, "
-            f"{self.failed} failed{median}, {queries:,} queries{alarms}>"
+            f"{self.failed} failed{why}{median}, {queries:,} queries{alarms}>"
         )
 
     def _only(self, results: Iterable[Result]) -> Results:

@@ -24,7 +24,7 @@ from ..core.detector import Detector, RecordedAlarms, Session
 from ..core.model import Model
 from ..core.stop import Stop
 from .journal import ALARMS, Answered, History
-from .pending import NO_ALARMS, Alarms, Failure, Pending
+from .pending import NO_ALARMS, Alarms, Failure, Pending, described
 from .settling import Account
 
 if TYPE_CHECKING:
@@ -77,8 +77,10 @@ class ImageDetector:
             if self._session is None:
                 self._session = self._detector.begin(int(self._problem.content[:DIGITS], 16))
             return as_alarms(self._session(self._points(pending, rows)), rows)
-        except (Exception, SystemExit) as error:  # the user's own code
-            reason = f"the detector failed: {type(error).__name__}: {error}"
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # the user's own code
+            reason = f"the detector failed: {described(error)}"
             self.failure = Failure(Stop.DETECTOR_ERROR, reason)
             return None
 

@@ -9,8 +9,6 @@
 
 from __future__ import annotations
 
-import os
-import traceback
 from collections.abc import Generator
 from typing import Any
 
@@ -27,7 +25,7 @@ from ..core.result import Result, Step
 from ..core.stop import Stop
 from .alarms import ImageDetector
 from .journal import History
-from .pending import NO_ALARMS, Pending
+from .pending import NO_ALARMS, Pending, described
 from .settling import Account, settle, settle_few
 
 CLEAN = "clean"
@@ -188,7 +186,7 @@ class CellRun:
             try:
                 asking.close()
             except Exception as error:  # the cell stops in any case
-                closing = f"(and, when it was closed, {_described(error)})"
+                closing = f"(and, when it was closed, {described(error)})"
                 self.ended = (stop, f"{reason} {closing}".lstrip())
 
     def _settle(self, forced: Stop | None = None) -> None:
@@ -222,7 +220,7 @@ class CellRun:
             if not isinstance(asking, Generator):
                 raise TypeError(f"calling it gave {type(asking).__name__}, expected a generator")
         except Exception as error:
-            self._end(Stop.ATTACK_ERROR, _described(error))
+            self._end(Stop.ATTACK_ERROR, described(error))
             return
         self._asking, self.account.charging = asking, True
         self._resume(None)
@@ -245,7 +243,7 @@ class CellRun:
                 raise TypeError(f"yielded {type(ask).__name__}, expected an Ask")
             self._issue(ask)
         except Exception as error:
-            self._end(Stop.ATTACK_ERROR, _described(error))
+            self._end(Stop.ATTACK_ERROR, described(error))
 
     def _collect(self) -> None:
         """Record the iterates that the attack accepted; distances that are not known yet arrive
@@ -269,9 +267,3 @@ class CellRun:
                 sent = self._model.sent(inside).to(self._model.dtype)
                 distance = self.problem.norm.norms(sent - self.problem.source)[0]
                 self.iterate_distances.append((distance, step))
-
-
-def _described(error: Exception) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {error}{place}"

@@ -85,7 +85,8 @@ class Engine:
         check_instance("execution", execution, Execution)
         batch_size = batch_size_for(model, execution)
         check_function("progress", progress)
-        self.sender = Sender(model, batch_size, execution.one_shape, execution.metered)
+        one_shape, metered = execution.one_shape, execution.metered
+        self.sender = Sender(model, batch_size, one_shape, metered, execution.retries)
         self._model, self._execution = model, execution
         self._live_limit = execution.live or default_live(batch_size)
         self._memory = memory * memory_for_points(model.device)
@@ -278,7 +279,7 @@ class Engine:
 
     def _finish(self, ended: list[tuple[CellRun, Tensor | None]]) -> None:
         """Make the results of cells whose best points have arrived, and report progress."""
-        warnings = tuple(self.sender.memory_warnings)
+        warnings = *self.sender.memory_warnings, *self._model.notices
         results = tuple(cell_run.result(image, warnings) for cell_run, image in ended)
         self._finished += results
         self._done += len(results)

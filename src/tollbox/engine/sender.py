@@ -7,10 +7,14 @@
 3. A span whose points cannot be made fails alone. If memory runs out, the batch size is halved,
    the rows are sent again, and results carry a warning. After any other model error, or if the
    batch size cannot be halved, the batch is bisected until the rows that cause it are found.
+4. With `retries`, a call that raises is first repeated, with the same rows, after a wait that
+   doubles. After `retries` failures in a row nothing is repeated until a call succeeds, so that a
+   service that is down does not delay every row. A wrong answer (`ModelFault`) is not repeated.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,9 +27,10 @@ from ..core.metric import Metric
 from ..core.model import Model
 from ..core.problem import Problem
 from ..core.stop import Stop
+from ..errors import ModelFault
 from .batch import InFlightBatch, RowSpan, split, to_host
 from .journal import Labels
-from .pending import Failure
+from .pending import Failure, described
 from .points import LinearPoint, LinearRows, write
 
 COARSEST = 8
@@ -35,6 +40,8 @@ SMALLEST_SHAPE, PARTS = {"cuda": 32}, {"cuda": 4}
 to the batch size, each of which is a shape. On other devices both are `COARSEST`."""
 LEAST_WORTHY_ROWS, LARGEST_PADDING = 64, 1.2
 """Minimum rows and maximum ratio of shape to rows of a batch sent while another is in flight."""
+LONGEST_WAIT = 30.0
+"""Maximum number of seconds before a call is repeated."""
 AFTER_A_FAILURE = Failure(Stop.ATTACK_ERROR, "it comes after a row that failed")
 
 Failures = list[tuple[RowSpan, Failure]]
@@ -79,7 +86,7 @@ class BatchBuilder:
         except Exception as error:
             if is_out_of_memory(error):
                 raise
-            reason = f"its points could not be made: {type(error).__name__}: {error}"
+            reason = f"its points could not be made: {described(error)}"
             return Failure(Stop.ATTACK_ERROR, reason)
 
     def linear_points(self, span: RowSpan) -> list[LinearPoint] | None:
@@ -165,8 +172,11 @@ def _on_device(values: Sequence[Any], like: Tensor) -> Tensor:
 class Sender:
     """The sender of rows to one model, in batches."""
 
-    def __init__(self, model: Model, batch_size: int, one_shape: bool, metered: bool) -> None:
+    def __init__(
+        self, model: Model, batch_size: int, one_shape: bool, metered: bool, retries: int = 0
+    ) -> None:
         self.model, self.batch_size, self.metered = model, batch_size, metered
+        self._retries, self._failed_calls = retries, 0
         self._one_shape = one_shape or model.batch is not None
         self.builder = BatchBuilder(model)
         self.memory_warnings: list[str] = []
@@ -224,10 +234,19 @@ class Sender:
         if not spans or known is not None:
             return [self._forward(spans, extra, known)]
         try:
-            return [self._forward(spans, extra)]
-        except (Exception, SystemExit) as error:
-            memory, reason = is_out_of_memory(error), f"{type(error).__name__}: {error}"
+            batches = [self._forward(spans, extra)]
+            self._failed_calls = 0
+            return batches
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a model may raise anything
+            memory, reason = is_out_of_memory(error), described(error)
+            final = memory or isinstance(error, ModelFault)
         # Outside the handler: the error would keep all memory that the failed batch allocated.
+        if not final and self._failed_calls < self._retries:
+            time.sleep(min(2.0**self._failed_calls, LONGEST_WAIT))
+            self._failed_calls += 1
+            return self.send(spans, extra)
         if memory and self.batch_size > 1 and self.model.batch is None:
             return self._smaller(spans, extra)
         self.exhausted = self.exhausted or memory

@@ -3,8 +3,9 @@
 1. Compiled shapes are static, since the engine sends few shapes. After `MAX_SHAPES`, further shapes
    run uncompiled.
 2. A CUDA graph saves the milliseconds that it takes to launch hundreds of kernels. A network with
-   data-dependent control flow or synchronisation cannot be recorded, so graphs are opt-in. The runs
-   that warm up a graph also compile the network.
+   data-dependent control flow or synchronisation cannot be recorded, so graphs are opt-in. Such a
+   network runs without them, and results carry a warning. The runs that warm up a graph also
+   compile the network.
 3. At most `MAX_GRAPHS` graphs are kept. The least recently used one makes room for another.
 4. Another process receives the plain network, and compiles and records it itself.
 """
@@ -18,7 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core.device import CudaGraph
+from ..core.device import CudaGraph, NotRecordable
+from ..core.exactness import WITHOUT_GRAPHS
 from ..data.user_code import with_kind
 from ..errors import InputError, ModelFault
 
@@ -61,12 +63,22 @@ class Graphed:
     def __init__(self, forward: Callable[[Tensor], Tensor]) -> None:
         self.forward = forward
         self._recorded: dict[torch.Size, CudaGraph] = {}
+        self.notices: tuple[str, ...] = ()
+        """The reason why nothing is recorded any more, for the warnings of results."""
 
     def __reduce__(self) -> tuple[type[Graphed], tuple[Callable[[Tensor], Tensor]]]:
         return Graphed, (self.forward,)
 
     def __call__(self, images: Tensor) -> Tensor:
-        recorded = self._recorded.pop(images.shape, None) or CudaGraph(self.forward, images)
+        if (recorded := self._recorded.pop(images.shape, None)) is None and not self.notices:
+            try:
+                recorded = CudaGraph(self.forward, images)
+            except NotRecordable as error:
+                reason = with_kind(error.__cause__ or error)
+                self.notices = (f"{WITHOUT_GRAPHS}: it cannot be recorded ({reason})",)
+                self._recorded.clear()  # all shapes run in the same way
+        if recorded is None:
+            return self.forward(images)
         self._recorded[images.shape] = recorded
         if len(self._recorded) > MAX_GRAPHS:
             del self._recorded[next(iter(self._recorded))]

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..core.model import Decision, Model
+from ..core.model import Decision, Model, labels_of
 from ..core.preprocessing import Preprocessing
 from ..data.classes import ClassNames
 from ..data.tables import in_a_line
@@ -191,11 +191,13 @@ class Network:
             raise InputError(f"{self.source.text} {given} (channels, height, width)", input="model")
 
     def _classes(self, model: Model, example: Tensor) -> int | None:
-        """Try the model uncompiled; return the number of classes if it gives logits."""
+        """Try the model uncompiled, with one call, since a service may bill each; return the number
+        of classes if it gives logits."""
         batch = model.sent(example[None].to(model.device).repeat(model.batch or 1, 1, 1, 1))
         try:
-            output = uncompiled(model.outputs or model)(batch)
-            uncompiled(model)(batch)
+            output = torch.as_tensor(uncompiled(model.outputs or model.predict)(batch))
+            answer = output if model.outputs is None else labels_of(output)
+            replace(model, predict=lambda _: answer)(batch)
         except (Exception, SystemExit) as error:  # user code may raise anything
             what = in_a_line(error) if isinstance(error, ModelFault) else with_kind(error)
             shape, size = tuple(example.shape), self.preprocessing and self.preprocessing.size

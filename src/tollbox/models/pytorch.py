@@ -38,6 +38,10 @@ class Forward:
     dtype: torch.dtype
     tf32: bool | None = None
 
+    @property
+    def notices(self) -> tuple[str, ...]:
+        return getattr(self.network, "notices", ())
+
     @torch.inference_mode()
     def __call__(self, images: Tensor) -> Tensor:
         with matrix_products(self.tf32):

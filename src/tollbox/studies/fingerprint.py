@@ -161,12 +161,12 @@ def check_exactness(spec: ModelSpec, now: Exactness, then: Exactness, folder: Pa
     )
 
 
-def check_repeatable(model: Model, images: Tensor, size: int) -> None:
+def check_repeatable(model: Model, images: Tensor, shapes: Sequence[int]) -> None:
     """Raise InputError if the model answers at random. It gets each point twice, uncharged: images,
     and blends of two, where decisions are close."""
     few = images[:PROBES]
     points = torch.cat([few, torch.lerp(few, few.roll(1, 0), 0.5)])
-    first, second = (labels_of(model, points, size) for _ in range(2))
+    first, second = (labels_of(model, points, shapes) for _ in range(2))
     if first is None or second is None or first == second:
         return
     changed = sum(one != other for one, other in zip(first, second, strict=True))
@@ -179,11 +179,13 @@ def check_repeatable(model: Model, images: Tensor, size: int) -> None:
     )
 
 
-def labels_of(model: Model, points: Tensor, size: int) -> tuple[int, ...] | None:
-    """Return the model's labels for a few points in one batch of `size`; None if it fails."""
+def labels_of(model: Model, points: Tensor, shapes: Sequence[int]) -> tuple[int, ...] | None:
+    """Return the model's labels for a few points in one batch, of the smallest of the run's
+    `shapes` that holds them, since a large one may take seconds; None if the model fails."""
+    size = next((shape for shape in shapes if shape >= len(points)), len(points))
     # The model's own error is reported when its cells are run.
     with contextlib.suppress(Exception, SystemExit):
-        return tuple(classified(model, points, model.batch or max(size, len(points))))
+        return tuple(classified(model, points, model.batch or size))
     return None
 
 

@@ -174,8 +174,12 @@ class StudyInputs:
         model, how = self.model(spec), self.study.execution
         if how.metered or how.exact:
             return None
-        size = trial_batch_size(model, how.batch_size)
-        return labels_of(model, self.images.images[:PROBES], size)
+        return labels_of(model, self.images.images[:PROBES], self._shapes(model))
+
+    def _shapes(self, model: Model) -> list[int]:
+        """Return the batch shapes of a run of the model, in increasing order."""
+        how = self.study.execution
+        return shapes_of(model, trial_batch_size(model, how.batch_size), how.one_shape)
 
     def examine(self, spec: ModelSpec, processes: int) -> Examined:
         """Check a model and return the findings; raise InputError if it answers at random.
@@ -188,7 +192,7 @@ class StudyInputs:
             return Examined([], Exactness(Seen.METERED))
         with study.reporting(spec=spec):
             if not how.exact:  # `exact_choice` checks more closely
-                check_repeatable(model, images, trial_batch_size(model, how.batch_size))
+                check_repeatable(model, images, self._shapes(model))
             with threads(threads_each(processes)):
                 if how.exact:
                     self.models[spec.name], found = exact_choice(model, few, how.batch_size)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..core.execution import LARGEST_BATCH, MOST_WORKERS
+from ..core.execution import LARGEST_BATCH, MOST_RETRIES, MOST_WORKERS
 from ..core.metric import Metric
 from ..core.validation import DTYPES
 from ..data.classes import EXPECTED as CLASS_NAMES
@@ -332,8 +332,14 @@ class StudyTable(Table):
     metered: bool = key(
         FLAG,
         "The model bills every row: send only rows that are certain to be charged, except one "
-        "image when the model is loaded.",
+        "image each time that a process loads the model.",
         False,
+    )
+    retries: int = key(
+        whole("3", 0, MOST_RETRIES),
+        "Times that a failed call of the model is repeated, after 1, 2, 4, ... s; a service may "
+        "bill failed calls.",
+        0,
     )
     one_shape: bool = key(FLAG, "Use one batch shape instead of a few.", False)
     charge_clean: bool = key(

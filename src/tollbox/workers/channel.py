@@ -8,7 +8,8 @@
    before any message is unpickled. The worker receives the key separately. Nothing is encrypted.
 4. `multiprocessing.connection.Listener` and `Client` run this challenge without a time limit, one
    peer at a time, and support IPv4 only. Here every peer has its own thread, and each read has a
-   time limit.
+   time limit. At most `MOST_STRANGERS` peers without a proof are kept: the oldest one is turned
+   away, also if there is no memory for another thread, so that strangers keep no worker out.
 5. The kernel closes the connection to a machine that is silent for `SILENT_SECONDS`. A busy worker
    is not silent: its kernel answers.
 """
@@ -34,6 +35,7 @@ CONNECT_SECONDS = 30.0
 """Time for which a worker tries to reach its coordinator."""
 RETRY_SECONDS = 0.5
 SILENT_SECONDS = 30
+MOST_STRANGERS = 64
 
 Address = tuple[str, int]
 Proof = Callable[[Connection, bytes], None]
@@ -90,7 +92,8 @@ class Channel:
         try:
             with suppress(EOFError, OSError):
                 while True:
-                    self._receive(connection.recv_bytes())
+                    content = connection.recv_bytes()
+                    self._receive(content)
         finally:
             self.close()
             self._outbox.put(None)
@@ -112,6 +115,8 @@ class Listener:
         self._expected: dict[int, Channel] = {}
         self._count = 0
         self._closed = False
+        self._strangers: dict[socket.socket, bool] = {}
+        """Copies of the sockets of peers without a proof, the oldest first."""
         threading.Thread(target=self._accept, daemon=True).start()
 
     def expect(self, channel: Channel) -> int:
@@ -129,19 +134,43 @@ class Listener:
 
     def _accept(self) -> None:
         while not self._closed:
+            ends: list[socket.socket] = []
             try:
-                peer, _ = self._server.accept()
-                threading.Thread(target=self._admit, args=(peer,), daemon=True).start()
-            except OSError:  # closed, or for example too many open files
+                ends.append(self._server.accept()[0])
+                ends.append(ends[0].dup())
+                self._strangers[ends[1]] = True
+                if len(self._strangers) > MOST_STRANGERS:
+                    self._turn_away_oldest()
+                threading.Thread(target=self._admit, args=ends, daemon=True).start()
+            except (OSError, RuntimeError, MemoryError):
+                # closed, or for example too many open files, or no thread can be started
+                for end in ends:
+                    self._strangers.pop(end, None)
+                    end.close()
+                self._turn_away_oldest()
                 time.sleep(0.1)
 
-    def _admit(self, peer: socket.socket) -> None:
-        with suppress(OSError, EOFError):
-            connection = authenticate(peer, self.key, _PROOFS)
-            if (channel := self._expected.pop(connection.recv(), None)) is not None:
-                channel.attach(connection)
-            else:
+    def _turn_away_oldest(self) -> None:
+        for stranger in list(self._strangers)[:1]:
+            if self._strangers.pop(stranger, None):  # it has not been admitted
+                with suppress(OSError):
+                    stranger.shutdown(socket.SHUT_RDWR)  # ends its thread, which closes it
+
+    def _admit(self, peer: socket.socket, stranger: socket.socket) -> None:
+        with stranger, suppress(OSError, EOFError):
+            try:
+                connection = authenticate(peer, self.key, _PROOFS)
+                number = connection.recv()
+            finally:
+                waited = self._strangers.pop(stranger, None)
+            channel = self._expected.pop(number, None) if waited else None
+            if channel is None:
                 connection.close()
+                return
+            try:
+                channel.attach(connection)
+            except RuntimeError:  # no thread can be started
+                channel.close()
 
 
 def connect(address: Address, number: int, key: bytes) -> Connection:

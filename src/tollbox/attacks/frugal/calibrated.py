@@ -17,7 +17,8 @@ the last bits of a product may depend on the number of rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...core.ask import Ask, Asking, Iterate
-from ...core.device import CudaGraph
+from ...core.device import CudaGraph, NotRecordable
 from ...core.noise import Noise
 from ...core.problem import Problem
 from ...parts.estimates import PHASE, Estimate, Estimator, Sampling
@@ -46,8 +47,9 @@ MIN_INFORMATION = 1e-3
 """Minimum information per answer when the number of missing answers is computed."""
 
 
-_graphs: dict[Hashable, CudaGraph] = {}
-"""CUDA graphs by kind of drawing, number of rows, dtype and device."""
+_graphs: dict[Hashable, Callable[..., Tensor]] = {}
+"""CUDA graphs by kind of drawing, number of rows, dtype and device; plain functions where a custom
+prior cannot be recorded."""
 
 
 class DirectionStream:
@@ -86,9 +88,9 @@ def _draw_block(drawing: Drawing, noise: Tensor) -> Tensor:
         if len(_graphs) == MAX_GRAPHS:
             del _graphs[next(iter(_graphs))]
         make = drawing.make
-        _graphs[key] = CudaGraph(
-            lambda noise, *tensors: make(noise, 1.0, *tensors), noise, *drawing.tensors
-        )
+        plain = _graphs[key] = lambda noise, *tensors: make(noise, 1.0, *tensors)
+        with suppress(NotRecordable):
+            _graphs[key] = CudaGraph(plain, noise, *drawing.tensors)
     return _graphs[key](noise, *drawing.tensors)
 
 
