@@ -20,6 +20,7 @@ two, ends like the unbroken one, bit for bit if it is `exact` (`killed.py`). On 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import sys
 from collections.abc import Callable
@@ -230,18 +231,24 @@ def graphs(told: Callable[[str, bool], None]) -> None:
     single = tb.models.embedded(device="cuda")
     network = single.model.network or nn.Identity()
 
-    def outcome(net: nn.Module, graphs: bool, **options: Any) -> tuple[list[Any], tb.Results]:
+    def outcome(
+        net: nn.Module, graphs: bool, attack: str = "frugal", check: bool = False
+    ) -> tuple[list[Any], tb.Results]:
         results = tb.run(
-            tb.preset("frugal"),
+            attack,
             tb.models.from_torch(net.eval(), device="cuda", cuda_graphs=graphs),
             single.images[:COUNT],
             single.labels[:COUNT],
             prices=tb.Prices(10, 1),
             budget=600,
-            execution=tb.Execution(**options),
+            execution=tb.Execution(check=check),
         )
         return table(results), results
 
+    for _ in range(2):  # the second time, all graphs of the first are gone
+        _, alone = outcome(network, graphs=True, attack="a-hsja")
+        told("graphs: of the network alone, no warning", {r.warnings for r in alone} == {()})
+        gc.collect()
     plain, _ = outcome(network, graphs=False)
     recorded, first = outcome(network, graphs=True)
     told("graphs: a network that can be recorded, no warning", {r.warnings for r in first} == {()})
@@ -250,11 +257,12 @@ def graphs(told: Callable[[str, bool], None]) -> None:
     told(f"graphs: the model check finds nothing {checked.findings}", checked.findings == ())
     for odd in (False, True):
         what = "an error of its own" if odd else "a tensor on the CPU"
-        for options in ({}, {"check": True}):
-            found, results = outcome(Unrecordable(network, odd), graphs=True, **options)
+        for check in (False, True):
+            found, results = outcome(Unrecordable(network, odd), graphs=True, check=check)
             said = {text for r in results for text in r.warnings}
             print(f"        {said}, findings {results.findings}, {results.exactness.sentence}")
-            told(f"graphs: {what}, one warning", len(said) == 1 and "without CUDA" in min(said))
+            why = "not while this is recorded" if odd else "CPU"
+            told(f"graphs: {what}, one warning", len(said) == 1 and why in min(said))
             told(f"graphs: {what}, none failed", results.failed == 0)
             told(f"graphs: {what}, the results of plain launches", found == plain)
         again, after = outcome(network, graphs=True)

@@ -139,7 +139,9 @@ class NotRecordable(RuntimeError):
     """A function that works, but whose launches cannot be recorded in a CUDA graph."""
 
 
-_pools: dict[torch.device, Any] = {}
+_pools: dict[torch.device, tuple[Any, torch.cuda.CUDAGraph]] = {}
+"""The memory that the graphs of a device share, and a graph that keeps it: torch cannot record into
+memory whose graphs are all gone."""
 _failed: list[Any] = []
 """Graphs whose recording failed; torch's allocators may keep pointers to them."""
 
@@ -168,15 +170,19 @@ class CudaGraph:
 
     def _record(self, function: Callable[..., Tensor]) -> None:
         if self._device not in _pools:
-            _pools[self._device] = torch.cuda.graph_pool_handle()
-        self._graph, pool = torch.cuda.CUDAGraph(), _pools[self._device]
+            pool, kept = torch.cuda.graph_pool_handle(), torch.cuda.CUDAGraph()
+            kept.capture_begin(pool, "thread_local")
+            self._inputs[0].new_zeros(1)
+            kept.capture_end()
+            _pools[self._device] = pool, kept
+        self._graph, (pool, _) = torch.cuda.CUDAGraph(), _pools[self._device]
         try:
             self._graph.capture_begin(pool, "thread_local")
             self._output = function(*self._inputs)
             self._graph.capture_end()
         except BaseException as error:
-            del _pools[self._device]
             self._end_recording(pool)
+            del _pools[self._device]
             if not isinstance(error, Exception) or is_out_of_memory(error):
                 raise
             raise NotRecordable from error
