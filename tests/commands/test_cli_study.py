@@ -511,7 +511,7 @@ def test_a_flaky_model_is_reported(case: Case) -> None:
     case.half()
     flaky = NETWORK.replace(
         "        return torch.tanh",
-        "        if Net.calls > 2:\n            return self.plain(images).roll(1, 1)\n"
+        "        if Net.calls > 1:\n            return self.plain(images).roll(1, 1)\n"
         "        Net.calls += 1\n        return self.plain(images)\n\n"
         "    calls = 0\n\n    def plain(self, images):\n        return torch.tanh",
     )
