@@ -120,6 +120,7 @@ def test_shards_with_other_images(folder: Path, refused: Refused) -> None:
         ("queries = -3", "has -3 queries"),
         ("queries = 2.5", "has 2.5 queries"),
         ("flagged = queries + 1", "flagged of"),
+        ("first_alarm_queries = queries + 1, first_alarm_flagged = 0", "has its first alarm after"),
         ("stop = 'lunch'", "'lunch' is not a valid Stop"),
         ("warnings = '[3]'", "a warning that is not text"),
         ("warnings = '['", "is damaged"),
@@ -200,6 +201,8 @@ def test_steps_that_no_run_can_have(folder: Path, refused: Refused) -> None:
         "UPDATE batches SET content = (SELECT content FROM batches WHERE id = 1)",
         "UPDATE batches SET id = -id WHERE id = 2",
         "UPDATE batches SET id = id + 1 WHERE id = (SELECT MAX(id) FROM batches)",
+        "UPDATE times SET seconds = seconds + 1",
+        "INSERT INTO restarts VALUES (0, 1, 'why', x'00')",
         "DELETE FROM batches",
         "DELETE FROM batches WHERE id = 1",
         "DELETE FROM batches WHERE id > 1",
@@ -243,6 +246,23 @@ def test_an_image_that_was_removed(tmp_path: Path) -> None:
         assert results.kept_image(2) is not None
         with pytest.raises(InputError, match="image of cell 3 was changed"):
             results.results()
+
+
+def test_answers_that_no_run_can_have(folder: Path) -> None:
+    with closing(sqlite3.connect(folder / "shard-0.sqlite")) as connection:
+        (packed,) = connection.execute("SELECT content FROM batches WHERE id = 5").fetchone()
+    late = [each._replace(first=each.first + 7) for each in codec.unpack_answers(packed)]
+    longer = zlib.compress(zlib.decompress(packed) + bytes(8))
+    for content, words in (
+        (codec.pack_answers(late), "rows .* are missing"),
+        (longer, "a batch has other labels than its spans say"),
+    ):
+        forge(folder, "UPDATE batches SET content = ? WHERE id = 5", content)
+        with (
+            Store(folder / "shard-0.sqlite", write=False) as store,
+            pytest.raises(FileError, match=rf"shard-0.sqlite is damaged \(ValueError: {words}"),
+        ):
+            store.answers(set(range(8)))
 
 
 def test_content_that_grows_beyond_measure(
@@ -429,6 +449,12 @@ def test_an_audit_that_is_read_again_runs_no_code(
     how = ("--limit", "1", "--budget", "100", "--device", "cpu")
     assert typed("audit", *named, *how, "--out", out) == 0
     assert "cannot be shown" not in (out / "audit.html").read_text()
+    with Store(out / "shard-0.sqlite", write=True) as store:
+        settings: dict[str, Any] = {**store.study.settings["audit"]}
+        for key in settings:
+            rewrite_record(store, "settings", {"audit": {**settings, key: ["x"]}})
+            assert typed("audit", "--out", out) == 2
+        rewrite_record(store, "settings", {"audit": settings})
     receive(monkeypatch, out, marker)
     assert typed("audit", "--out", out, "--worth", "5", "--against", out) == 0
     assert "the images come from received:images" in (out / "audit.html").read_text()

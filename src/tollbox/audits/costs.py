@@ -37,6 +37,9 @@ from ..report.runs import CellCurve, SeriesRuns, series_of
 from ..report.statistics import PERCENTILES, bootstrap
 from ..studies.grid import Series
 from ..studies.results import StudyResults
+from ..studies.store.connection import reading
+from ..studies.store.record import from_json
+from .criteria import Criteria
 
 QUANTILES = (0.1, 0.5, 0.9)
 IN_PYTHON = "tollbox.audit"
@@ -156,6 +159,11 @@ class AuditRuns:
             remedy = f"for its report, run `tollbox report {results.folder}`"
             expected = "a folder that `tollbox audit` created"
             raise InputError(given, expected=expected, remedy=remedy)
+        settings = results.record.settings[SETTINGS]
+        with reading(results.stores[0].path):  # raises if values have other types
+            from_json(float, settings["budget"])
+            from_json(tuple[int, ...], settings["shape"])
+            Criteria.from_json(settings["criteria"])
         all_series, status, width = series_of(results), results.status(), results.grid.width
         done = {each.series: status[each.series.number].done for each in all_series}
         complete = [each for each in all_series if done[each.series] >= width]

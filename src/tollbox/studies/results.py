@@ -272,7 +272,10 @@ class StudyResults(StudyStatus):
             raise InputError(f"cell {absent[0]} is not finished", expected="a finished cell")
         journal = _ReplayJournal([answers[cell] for cell, _ in cells])
         known = self.record.models[model.name]
-        silent = Model(_silent, inputs.device, getattr(torch, known.dtype), known.quantize)
+        dtype = getattr(torch, known.dtype, None)
+        if not isinstance(dtype, torch.dtype):
+            raise damaged(self.stores[0].path, f"a model has dtype {known.dtype!r}")
+        silent = Model(_silent, inputs.device, dtype, known.quantize)
         runs = []
         for place, (_, budget) in zip(places, cells, strict=True):
             run = inputs.cell(place, replayed=True)

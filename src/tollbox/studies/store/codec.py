@@ -82,6 +82,8 @@ class End(NamedTuple):
             return f"has {self.flagged} flagged of {self.queries} queries"
         if not _is_count(self.alarms, self.queries):
             return f"has {self.alarms} alarms in {self.queries} queries"
+        if not all(_is_count(count, self.queries) for count in self.first_alarm or ()):
+            return f"has its first alarm after {self.first_alarm}"
         if not all(isinstance(text, str) for text in (self.reason, *self.warnings)):
             return "has a reason or a warning that is not text"
         return None
@@ -199,4 +201,9 @@ def unpack_image(content: bytes | None) -> Tensor | None:
         return None
     import torch
 
-    return torch.from_numpy(np.load(io.BytesIO(_unzipped(content))))
+    plain = io.BytesIO(_unzipped(content))
+    try:
+        array = np.load(plain)
+        return torch.from_numpy(array if array.dtype.kind == "f" else None)
+    except Exception:  # its message may advise to load pickles
+        raise ValueError("an image is not an array of numbers") from None

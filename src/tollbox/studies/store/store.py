@@ -37,7 +37,7 @@ from ...core.detector import FirstAlarm
 from ...core.result import Result
 from ...core.stop import Stop
 from ...data.tables import kind_of
-from ...engine.journal import ALARMS, Answered
+from ...engine.journal import ALARMS, Answered, History
 from ...errors import FileError
 from . import codec
 from .codec import End, Trace
@@ -252,17 +252,17 @@ class Store:
             for _ in self._rows("results", "image"):
                 pass
             self.answers(set(self.study.shard_cells))
-            self.seconds()
 
-    def check_batches(self) -> None:
-        """Raise FileError if recorded answers were changed or are missing."""
-        last = max((row[-2] for row in self._rows("results")), default=0)  # before the batches
-        number = 0
-        for number, (batch, _) in enumerate(self._rows("batches"), 1):
-            if batch != number:
-                raise damaged(self.path, f"batch {number} is missing")
-        if number < last:
-            raise damaged(self.path, f"batch {last} is missing")
+    def check_rows(self) -> None:
+        """Raise FileError if recorded answers or times were changed, or answers are missing."""
+        number, _, _ = 0, self.seconds(), list(self._rows("restarts"))
+        with reading(self.path):
+            last = max((row[-2] for row in self._rows("results")), default=0)  # before the batches
+            for number, (batch, _) in enumerate(self._rows("batches"), 1):
+                if batch != number:
+                    raise damaged(self.path, f"batch {number} is missing")
+            if number < last:
+                raise damaged(self.path, f"batch {last} is missing")
 
     def images(self) -> list[tuple[str, int, str]]:
         """Return the content hash, label and name of each image."""
@@ -325,6 +325,8 @@ class Store:
                 for answered in codec.unpack_answers(content, numbers):
                     if batch > restarts.get(answered.cell, 0):
                         answers.setdefault(answered.cell, []).append(answered)
+            for recorded in answers.values():
+                History(recorded, again=False)  # raises if rows are missing
         return answers
 
     def rows_under_way(self) -> dict[int, int]:
@@ -403,5 +405,5 @@ def open_shards(folder: Path, opened: ExitStack) -> list[Store]:
         if content != contents[0]:
             first = stores[0].path.name
             raise FileError(f"{store.path} is of another study than {first}", remedy=RESTORE)
-        store.check_batches()
+        store.check_rows()
     return stores
