@@ -273,6 +273,21 @@ def test_names_are_no_markup(attack: Attack) -> None:
     assert (code, "[bold] does not exist" in err) == (2, True)
 
 
+def test_names_do_not_control_the_terminal(attack: Attack) -> None:
+    name = "\x1b]0;owned\x1b[2J\u202e\x9b31m"
+    shown = r"\x1b]0;owned\x1b[2J\u202e\x9b31m"
+    code, out, err = attack(out=name)
+    assert code == 0, err
+    assert f"Saved in {shown}:" in out
+    code, _, err = attack(price=f"{name}.csv", out="other")
+    assert (code, err.count("\n")) == (2, 1)
+    Path(f"{name}.csv").write_text("file,label\n")
+    Path("pictures").mkdir()
+    code, _, more = attack(images="pictures", labels=f"{name}.csv", out="other")
+    assert code == 2
+    assert not set(name) & set(out + err + more) & {"\x1b", "\u202e", "\x9b"}
+
+
 def test_capitals_in_the_name_of_an_attack(attack: Attack) -> None:
     assert attack(attack="HSJA")[0] == 0
     assert json.loads(Path("out/ledger.json").read_text())["settings"]["attack"] == "hsja"
