@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import json
 import math
@@ -30,8 +31,9 @@ from rich.segment import Segment
 from ..data.tables import utf8
 from ..errors import InputError
 
-FAILED, MISTAKE = 1, 2
-"""Exit codes for a failure of the environment and for a user's mistake."""
+FAILED, MISTAKE, INCOMPLETE = 1, 2, 3
+"""Exit codes for a failure of the environment, for a user's mistake, and for a run that a time
+limit stopped before it was complete."""
 INTERRUPTED, TERMINATED = STOPPED = 130, 143
 """Exit codes after Ctrl-C and SIGTERM."""
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -52,6 +54,9 @@ class Stream:
             self._stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
         return len(text)
 
+    def close(self) -> None:
+        """Do nothing: a user's model may close sys.stdout."""
+
     def flush(self) -> None:
         with self._caught():
             self._stream.flush()
@@ -60,9 +65,10 @@ class Stream:
     def _caught(self) -> Iterator[None]:
         try:
             yield
-        except OSError as error:
-            self.lost = self.lost or error
-            with contextlib.suppress(OSError):  # so that Python's own flush at exit succeeds
+        except (OSError, ValueError) as error:  # ValueError: a user's model closed the stream
+            closed = OSError(errno.EBADF, os.strerror(errno.EBADF))
+            self.lost = self.lost or (error if isinstance(error, OSError) else closed)
+            with contextlib.suppress(OSError, ValueError):  # so that the flush at exit succeeds
                 silent = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(silent, self._stream.fileno())
                 os.close(silent)
