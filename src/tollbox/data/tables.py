@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..core.validation import require
-from ..errors import FileError, InputError
+from ..errors import FileError, InputError, text_of
 
 LARGEST = 2**63 - 1
 Format = Literal["csv", "parquet"]
@@ -94,7 +94,7 @@ def read_lines(file: Path, expected: str, *, input: str) -> list[str]:
 
 def in_a_line(error: BaseException | str) -> str:
     """Return the most informative line of an error: the first, or the last for TorchScript."""
-    text = (getattr(error, "strerror", None) or str(error)).strip().splitlines()
+    text = (getattr(error, "strerror", None) or text_of(error)).strip().splitlines()
     if not text:
         return "no message" if isinstance(error, str) else type(error).__name__
     return text[-1 if "TorchScript interpreter" in text[0] else 0].strip().rstrip(".")
