@@ -330,10 +330,11 @@ def stream(call: _Call) -> Iterator[Result]:
         checked = call.execution.check or call.execution.exact
         few = list(islice(cells, CHECKED_IMAGES if checked else 1))
         call.try_model(few)
-        for index, cell in enumerate(few):
-            shape = cell.check(call.model, f"image {index}", shape)
+        for index in range(len(few)):
+            shape = few[index].check(call.model, f"image {index}", shape)
         call.prepare(few if checked else [], math.inf, frames=3)
-        yield from call.results(chain(few, cells), math.inf)
+        first = (few.pop(0) for _ in range(len(few)))  # so that no image is held longer than needed
+        yield from call.results(chain(first, cells), math.inf)
 
     return results()
 

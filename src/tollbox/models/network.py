@@ -191,9 +191,9 @@ class Network:
 
 
 def tried(model: Model, example: Tensor) -> Model:
-    """Return a model with its number of classes, from a trial on one image, uncharged. A function
-    is not tried: each call may cost or count."""
-    if model.classes is not None or model.outputs is None:
+    """Return a model with its number of classes, from a trial on one image, uncharged. Only torch
+    networks are tried: a call of anything else may cost something, or be counted."""
+    if model.classes is not None or model.network is None:
         return model
     return replace(model, classes=classes_of(model, example, ""))
 
