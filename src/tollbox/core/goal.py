@@ -25,12 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import mention
-from .validation import expect, or_none, require, shown, whole
+from .validation import MOST_CLASSES, expect, or_none, require, shown, whole
 
 MOST_SHOWN = 4
 """Maximum number of labels in a set that is written out."""
-MOST_CLASSES = 1_000_000
-"""Maximum number of flagged labels, so that a typo cannot exhaust the memory."""
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,8 @@ MAX_VALUE = 10**6
 """Upper limit of most ranges."""
 MAX_LIMIT = 10**9
 """Upper limit of settings that a budget makes irrelevant long before they reach it."""
+MOST_CLASSES = 1_000_000
+"""Maximum number of flagged labels, so that a typo cannot exhaust the memory."""
 MAX_DEPTH = 1000
 """Upper limit of the number of times that something is halved or divided."""
 

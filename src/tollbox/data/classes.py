@@ -21,8 +21,7 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
-from ..core.goal import MOST_CLASSES
-from ..core.validation import require
+from ..core.validation import MOST_CLASSES, require
 from ..errors import FileError, InputError, mention
 from .tables import read_lines, shortened
 
