@@ -18,7 +18,7 @@ import functools
 import inspect
 import math
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count, islice
 from typing import Any, ParamSpec, TypeVar
@@ -27,8 +27,9 @@ import torch
 from torch import Tensor
 
 from .attacks.presets import preset
-from .core.cell import Cell
+from .core.cell import Cell, check_image
 from .core.detector import BenignStats, Detection
+from .core.device import check_readable
 from .core.exactness import Exactness, Seen
 from .core.execution import Execution, check_workers
 from .core.goal import Goal
@@ -43,6 +44,7 @@ from .engine.batch import batch_size_for
 from .engine.engine import Engine, Progress
 from .errors import InputError, ModelWarning, mention
 from .model_check import CHECKED_IMAGES, Examined, exact_choice, examine, shapes_of, threads
+from .models.network import tried
 from .workers.executors import fewer_notice, threads_each, within_cores
 from .workers.pool import Workers
 
@@ -90,6 +92,12 @@ class _Call:
         batch_size_for(self.model, self.execution)
         if not isinstance(self.execution.workers, Workers):
             check_workers(self.execution.workers)
+
+    def try_model(self, cells: Sequence[Cell]) -> None:
+        """Find out whether a network takes the first image, and its number of classes."""
+        if cells and not self.execution.metered:
+            check_image(cells[0].image, cells[0].name or "image 0")
+            self.model = tried(self.model, cells[0].image)
 
     def prepare(self, cells: list[Cell], most: float, frames: int = 5) -> Examined:
         """Check the model on the first few `cells`, or choose an exact shape and layout, as
@@ -197,6 +205,7 @@ def _cells(template: Cell, inputs: Mapping[str, Any]) -> Iterator[Cell]:
     columns: dict[str, Iterator[Any]] = {}
     for_all: dict[str, Any] = {}
     for name, values in inputs.items():
+        check_readable(values, name if name in ("goal", "mask") else f"{name}s")
         if name in ("label", "target") and hasattr(values, "tolist"):
             values = values.tolist()
         if values is None and name not in ("image", "label"):
@@ -249,8 +258,8 @@ def _zipped(template: Cell, columns: dict[str, Iterator[Any]]) -> Iterator[Cell]
             given = f"got {index} {ended[0]}s but more {longer}s"
             raise InputError(given, expected=f"one {missing} per image")
         for name, value in row.items():
-            if name in ("label", "target") and hasattr(value, "__index__"):
-                row[name] = value.__index__()
+            if name in ("label", "target") and not isinstance(value, bool):
+                row[name] = value.__index__() if hasattr(value, "__index__") else value
             given = f"the {name} of image {index} is None"
             optional = name not in ("image", "label")
             expect(not (optional and value is None), given, "one for each image, or none")
@@ -319,11 +328,13 @@ def stream(call: _Call) -> Iterator[Result]:
     def results() -> Iterator[Result]:
         cells, shape = iter(call.cells), None
         checked = call.execution.check or call.execution.exact
-        few = list(islice(cells, CHECKED_IMAGES)) if checked else []
-        for index, cell in enumerate(few):
-            shape = cell.check(call.model, f"image {index}", shape)
-        call.prepare(few, math.inf, frames=3)
-        yield from call.results(chain(few, cells), math.inf)
+        few = list(islice(cells, CHECKED_IMAGES if checked else 1))
+        call.try_model(few)
+        for index in range(len(few)):
+            shape = few[index].check(call.model, f"image {index}", shape)
+        call.prepare(few if checked else [], math.inf, frames=3)
+        first = (few.pop(0) for _ in range(len(few)))  # so that no image is held longer than needed
+        yield from call.results(chain(first, cells), math.inf)
 
     return results()
 
@@ -353,6 +364,7 @@ def run_cells(call: _Call) -> Results:
 
 
 def _all_results(call: _Call, cells: list[Cell]) -> Results:
+    call.try_model(cells)
     model, shape = call.model, None
     for index, cell in enumerate(cells):  # check all before the first query
         shape = cell.check(model, cell.name or f"image {index}", shape)

@@ -184,7 +184,7 @@ def _recompressed(image: Tensor, generator: torch.Generator) -> Tensor:  # noqa:
     for quality in QUALITIES:
         file = io.BytesIO()
         encoded.save(file, "JPEG", quality=quality)
-        array = np.asarray(Image.open(file)).astype(np.float64) / 255
+        array = np.asarray(Image.open(file, formats=["JPEG"])).astype(np.float64) / 255
         copies.append(torch.from_numpy(array).view(*pixels.shape).permute(2, 0, 1))
     return torch.stack(copies)
 

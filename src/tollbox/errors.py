@@ -65,9 +65,10 @@ class InputError(TollboxError, ValueError):
         return other
 
     def renamed(self, names: Mapping[str, str]) -> Self:
-        """Return the same error with its input renamed according to `names`."""
+        """Return the same error about other names of its input and of those that it mentions."""
         other = copy.copy(self)
         other.input = names.get(self.input, self.input)
+        other.given = _MENTION.sub(lambda name: mention(names.get(name[1], name[1])), self.given)
         return other
 
     def __str__(self) -> str:
@@ -99,3 +100,14 @@ class ModelFault(TollboxError):
 
 class ModelWarning(UserWarning):
     """A warning that a model is not fit to be measured, and why."""
+
+
+UNPRINTABLE = "a message that cannot be printed"
+
+
+def text_of(error: BaseException | str) -> str:
+    """Return the message of an error of any type; its own code makes it, and may fail."""
+    try:
+        return str(error)
+    except Exception:
+        return UNPRINTABLE

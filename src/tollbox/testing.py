@@ -201,8 +201,11 @@ def _observed(attack: Attack, faults: list[str]) -> Attack:
 
     def observed(problem: Problem) -> Asking[Stop]:
         known: deque[Tensor] = deque(maxlen=4000)
+        source = problem.source.clone()
 
         def check_iterates() -> None:
+            if not torch.equal(problem.source, source):
+                faults.append("changed problem.source, which an attack may only read")
             for point, *_ in problem.accepted:
                 if not any(torch.equal(point, seen) for seen in reversed(known)):
                     faults.append("accepted a point that was not sent and found adversarial")
@@ -237,9 +240,9 @@ def check_attack(
 ) -> tuple[Result, list[str]]:
     """Run an attack on a boundary; return the result and the rules that the attack broke.
 
-    It must stop with a reason, accept only points that were sent and found adversarial, send rows
-    that do not depend on how they are sliced, stay within the budget, and report a point that is
-    adversarial at the reported distance.
+    It must stop with a reason, not change the source image, accept only points that were sent and
+    found adversarial, send rows that do not depend on how they are sliced, stay within the budget,
+    and report a point that is adversarial at the reported distance.
     """
     check_made_for(attack, boundary.norm)
     observed: list[str] = []

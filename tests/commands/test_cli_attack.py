@@ -424,7 +424,10 @@ def test_prices_and_limits_that_are_wrong(case: Case) -> None:
     case.refused("neither --budget nor --max-queries", budget=None)
     case.refused("neither --budget nor --max-queries is set", budget="inf")
     case.refused("--max-queries is 0", max_queries="0")
-    case.refused("--time-limit is -1", time_limit="-1")
+    case.refused("--time-limit is '-1': expected a time, such as 90s, 8m", time_limit="-1")
+    case.refused("--time-limit is '480'", "; write 480s for seconds", time_limit="480")
+    case.refused("--price is '1e400': expected a number, inf, or a CSV file", price="1e400")
+    case.refused("seed is -1: expected a whole number from 0", seed="-1")
     case.refused("--batch-size is 0", batch_size="0")
     for option in ("max-queries", "limit", "seed", "batch-size", "quantize"):
         case.refused(f"--{option}", "'1.5': expected a whole number", **{option: "1.5"})
@@ -443,11 +446,13 @@ def test_prices_and_limits_that_are_wrong(case: Case) -> None:
         "class,price\n": "has no prices",
         "0,1\n": "line 1: the header is '0,1'",
         "flagged,price\n": "has no prices",
+        "flagged,price\n1,1\n9,4\n5,2\n": "line 4: flagged answer 5 comes after 9: expected lines",
+        "class,flagged,price\n0,1,1\n": "has the columns class and flagged: expected a CSV file",
         "flagged,price\n0,1\n": "line 2: the flagged answer is '0'",
         "flagged,price\n1,1\n1,2\n": "line 3: flagged 1 has a price already",
         "flagged,price\n5,1\n": "prices.csv: the first price starts at flagged answer 5",
         "flagged,price\n1,1\n9,again\n10,again\n": "line 4: the prices already start again at 9",
-        "flagged,price\n1,1\n9,4\n8,again\n": "start again at flagged answer 8",
+        "flagged,price\n1,1\n9,4\n8,again\n": "flagged answer 8 comes after 9",
         "flagged,price\n1,0\ndefault,0\n": "all prices are 0",
         "flagged,price\n1,500\n": "--budget is 150: expected at least 500",
     }.items():
@@ -478,7 +483,7 @@ def test_images_and_labels_that_are_wrong(case: Case) -> None:
     case.refused("set.npz cannot be read")
     given = folder_of_images(case)
     case.refused("no labels are given", images="pictures")
-    case.refused("cannot be read: No such file", images="pictures", labels="none.csv")
+    case.refused("none.csv does not exist: expected a CSV", images="pictures", labels="none.csv")
     Path("labels.csv").write_text("file,label\np0.png,0\np1.png,one\n")
     case.refused("labels.csv, line 3: the label is 'one'", **given)
     Path("labels.csv").write_text("file,label\np0.png,0\np9.png,1\n")
@@ -721,8 +726,8 @@ def test_time_limit(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
         return clock() + (1000 if calls > 30 else 0)
 
     monkeypatch.setattr(time, "monotonic", later)
-    code, out, _ = case.run(model="my_slow_model:labels", budget="1e6", time_limit="500")
-    assert code == 0
+    code, out, _ = case.run(model="my_slow_model:labels", budget="1e6", time_limit="8m20s")
+    assert code == 3
     assert "stopped early" in out
     assert "median l2 (0 images)" in out
     assert "median l2 reached early (4 images)" in out
@@ -807,6 +812,12 @@ def test_a_model_that_answers_one_class(unfit: Case) -> None:
     assert code == 0
     assert "the model answers class 0 to all" in err
     assert "check the mean and std" in err
+
+
+def test_a_small_budget_on_images_of_one_class_is_no_fault_of_the_model(unfit: Case) -> None:
+    np.savez("zeros.npz", images=np.zeros((30, 3, 4, 4), np.uint8), labels=np.zeros(30, int))
+    code, _, err = unfit.run(model="unfit_models:zero", images="zeros.npz", budget="20")
+    assert (code, "check the mean" in err) == (0, False), err
 
 
 def test_a_model_that_answers_at_random_is_refused_before_anything_is_written(unfit: Case) -> None:

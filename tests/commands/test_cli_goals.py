@@ -72,7 +72,7 @@ def test_an_attack_that_is_ended_is_resumed(command, capsys) -> None:
     assert command()[0] == 0
     whole = rows()
     Path("out").rename("whole")
-    command(**{"time-limit": "0.000001"})
+    command(**{"time-limit": "0.000001s"})
     assert rows() != whole
     with pytest.raises(SystemExit) as end:
         main(["resume", "out"])

@@ -24,6 +24,22 @@ TOLLBOX = (sys.executable, "-c", "from tollbox.__main__ import main; main()")
 MODEL = "def labels(images):\n    return (images.mean((1, 2, 3)) > 0.48).long()\n"
 FILES = {"adversarial.npz", "results.csv", "ledger.json", "0000-adversarial.png"}
 LONG = "x" * 300
+ODD_ERRORS = """
+class Odd(BaseException):
+    pass
+
+class Unprintable(RuntimeError):
+    def __str__(self):
+        raise ValueError
+
+def raising(error):
+    def labels(images):
+        raise error
+    return labels
+
+later, base, unprintable = raising(GeneratorExit()), raising(Odd("x")), raising(Unprintable())
+"""
+CLOSING = "    sys.stdout.close()\n    sys.__stdout__.close()\n    "
 
 Attack = Callable[..., tuple[int, str, str]]
 
@@ -100,7 +116,7 @@ def test_numbers_out_of_range_are_refused_before_anything_is_made(attack: Attack
     assert (code, err) == (2, f"tollbox: --batch-size is 1000000000: {expected}\n")
     code, _, err = attack(seed=f"{2**63}")
     assert code == 2
-    assert f"expected a whole number from {1 - 2**63} to {2**63 - 1}." in err
+    assert f"expected a whole number from 0 to {2**63 - 1}." in err
     assert not Path("out").exists()
 
 
@@ -199,6 +215,30 @@ def test_models_that_exit(attack: Attack) -> None:
         code, _, err = attack(model=model)
         assert (code, told in err) == (2, True), err
     assert not Path("out").exists()
+
+
+def test_models_that_raise_anything(attack: Attack) -> None:
+    Path("odd_errors.py").write_text(ODD_ERRORS)
+    for model, told in {
+        "later": "(GeneratorExit)",
+        "base": "(Odd: x)",
+        "unprintable": "(Unprintable: a message that cannot be printed)",
+    }.items():
+        code, out, err = attack(model=f"odd_errors:{model}")
+        assert (code, out, told in err, err.count("\n")) == (2, "", True, 1), err
+    Path("odd_import.py").write_text("raise GeneratorExit('now')\n")
+    code, _, err = attack(model="odd_import:labels")
+    assert (code, "importing odd_import failed: GeneratorExit: now" in err) == (2, True), err
+
+
+def test_models_that_close_the_output(attack: Attack) -> None:
+    Path("closing.py").write_text(f"import os, sys\n{MODEL.replace('    ', CLOSING, 1)}")
+    done = subprocess.run(
+        [*TOLLBOX, *tokens(model="closing:labels")], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 2), done.stderr
+    assert "stdout cannot be written: Bad file descriptor. All results are saved." in done.stderr
+    assert Path("out/results.csv").exists()
 
 
 def test_interrupted_after_all_was_saved(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,6 +350,21 @@ def test_names_are_no_markup(attack: Attack) -> None:
     assert (code, "Saved in :ok::" in out) == (0, True), err
     code, _, err = attack(out="[red]x[/b]", images="[bold]")
     assert (code, "[bold] does not exist" in err) == (2, True)
+
+
+def test_names_do_not_control_the_terminal(attack: Attack) -> None:
+    name = "\x1b]0;owned\x1b[2J\u202e\x9b31m"
+    shown = r"\x1b]0;owned\x1b[2J\u202e\x9b31m"
+    code, out, err = attack(out=name)
+    assert code == 0, err
+    assert f"Saved in {shown}:" in out
+    code, _, err = attack(price=f"{name}.csv", out="other")
+    assert (code, err.count("\n")) == (2, 1)
+    Path(f"{name}.csv").write_text("file,label\n")
+    Path("pictures").mkdir()
+    code, _, more = attack(images="pictures", labels=f"{name}.csv", out="other")
+    assert code == 2
+    assert not set(name) & set(out + err + more) & {"\x1b", "\u202e", "\x9b"}
 
 
 def test_capitals_in_the_name_of_an_attack(attack: Attack) -> None:

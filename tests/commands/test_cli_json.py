@@ -109,8 +109,8 @@ def test_status_of_what_is_not_begun_or_not_there(
     capsys: pytest.CaptureFixture[str], study_folder: StudyFolder
 ) -> None:
     assert typed(capsys, "status", "nowhere", "--json")[:2] == (2, "")
-    done = ("run", "study.toml", "--out", "out", "--time-limit", "1e-9")
-    assert typed(capsys, *done)[0] == 0
+    done = ("run", "study.toml", "--out", "out", "--time-limit", "0.000000001s")
+    assert typed(capsys, *done)[0] == 3
     found = read(capsys, "status", "out")
     assert found["left"] == found["cells"] == 12
     assert {(each["median"], each["counted"]) for each in found["series"]} == {(None, 0)}

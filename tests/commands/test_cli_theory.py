@@ -124,6 +124,7 @@ def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
         ("--price nan", "--price is 'nan': expected a number above 0"),
         ("--price dear", "--price is 'dear': expected a number above 0"),
         ("--price 1e300", "--price is '1e300': expected a number above 0, from 1e-15 to 1e+15"),
+        ("--price 1e400", "--price is '1e400': expected a number above 0"),
         ("--price " + "x" * 500, "(500 characters)'"),
         ("--price 5 --dim 1", "--dim is 1: expected 2 to 1000000000"),
         ("--price 5 --dim -3", "--dim is -3: expected 2"),

@@ -94,7 +94,7 @@ def test_sizes_and_names_are_recorded(tmp_path: Path, pictures: np.ndarray, toll
     classes = class_folders(tmp_path / "pictures", folder, pictures[:3])
     (tmp_path / "study.toml").write_text(PICTURES)
     assert tollbox("run", "study.toml", "--out", "whole").returncode == 0
-    stopped = tollbox("run", "study.toml", "--out", "out", "--time-limit", "0.01")
+    stopped = tollbox("run", "study.toml", "--out", "out", "--time-limit", "0.01s")
     assert "cells remain" in stopped.stderr, stopped.stderr
     settings = {**SETTINGS, "size": {"height": 24, "width": 24}}
     (folder / "preprocessor_config.json").write_text(json.dumps(settings))

@@ -251,8 +251,8 @@ def test_a_study(tmp_path: Path, pictures: np.ndarray, images: torch.Tensor, tol
         int(tb.models.load(f"clip:{clip(folder / 'clip')}", names=NAMES)(images[1:2])),
     ]
     np.savez(folder / "set.npz", images=pictures[:2], labels=labels)
-    stopped = tollbox("run", "study/study.toml", "--out", "out", "--time-limit", "0.01")
-    assert (stopped.returncode, "cells remain" in stopped.stderr) == (0, True), stopped.stderr
+    stopped = tollbox("run", "study/study.toml", "--out", "out", "--time-limit", "0.01s")
+    assert (stopped.returncode, "cells remain" in stopped.stderr) == (3, True), stopped.stderr
     file = folder / "clip" / "preprocessor_config.json"
     settings = file.read_text()
     file.write_text(json.dumps({**json.loads(settings), "image_std": [0.2, 0.25, 0.31]}))

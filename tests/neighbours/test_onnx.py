@@ -276,8 +276,8 @@ def test_a_study_is_not_resumed_with_another_file(
     files: Path, tmp_path: Path, images: torch.Tensor, tollbox: Any
 ) -> None:
     write_study(tmp_path, files, images)
-    done = tollbox("run", "study.toml", "--out", "out", "--time-limit", "0.01")
-    assert (done.returncode, "cells remain" in done.stderr) == (0, True), done.stderr
+    done = tollbox("run", "study.toml", "--out", "out", "--time-limit", "0.01s")
+    assert (done.returncode, "cells remain" in done.stderr) == (3, True), done.stderr
     [weights] = tmp_path.glob("double.onnx.*")  # torch keeps them in a file of their own
     content = bytearray(weights.read_bytes())
     content[0] ^= 1  # the last bit of a weight

@@ -581,6 +581,16 @@ def test_the_suite_finds_an_attack_that_breaks_the_rules():
             yield tb.attack.Ask(Unsteady(), phase="probe")
             return Stop.CONVERGED
 
+    class Scribbler:
+        def __call__(self, problem):
+            problem.source.mul_(0.9)
+            yield tb.attack.Ask(problem.source[None], phase="probe")
+            return Stop.CONVERGED
+
+    boundary = testing.half_space()
+    _, faults = testing.check_attack(Scribbler(), boundary)
+    assert faults == ["changed problem.source, which an attack may only read"]
+    assert torch.equal(boundary.source, testing.half_space().source)
     _, faults = testing.check_attack(Cheat(), testing.half_space())
     assert faults == ["accepted a point that was not sent and found adversarial"]
     _, faults = testing.check_attack(Sloppy(), testing.half_space())

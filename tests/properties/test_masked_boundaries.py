@@ -71,6 +71,7 @@ def test_a_mask_a_set_and_a_target_together(name):
         return torch.where(found > 0, 1 + (images[:, 0, 5, 5] > 0.5).long(), 0)
 
     model = tb.models.from_callable(three, dtype=torch.float64, classes=3)
+    start = None
     for target in (None, 2):
         cell = tb.attack.Cell(
             tb.preset(name),
@@ -80,9 +81,11 @@ def test_a_mask_a_set_and_a_target_together(name):
             tb.Limits(6000),
             goal=tb.Goal({0, 1}, target),
             mask=MASK,
+            start=start,
         )
         [result] = tb.attack.run_cells([cell], model)
         assert int(three(result.adversarial[None])) == 2
+        start = (4 * result.adversarial - 3 * boundary.source).clamp(0, 1)  # a target needs one
         assert optimum - 1e-9 <= result.distance <= 1.6 * optimum
         tally = sum(result.ledger.counts.values(), start=type(result.ledger.counts["clean"])())
         assert result.ledger.flagged == tally[0] + tally[1]

@@ -87,6 +87,7 @@ def test_an_account_is_lost_with_every_third_flagged_answer():
         ({2: 1.0}, None, "the first price starts at flagged answer 2: expected 1"),
         ({1: 1.0, 0: 3.0}, None, "a price starts at flagged answer 0: expected a whole number"),
         ({1: 1.0, 2.5: 3.0}, None, "a price starts at flagged answer 2.5"),
+        ({1: 1.0, "x": 3.0}, None, "a price starts at flagged answer 'x': expected a whole number"),
         ({1: -1.0}, None, "the price from flagged answer 1 on is -1.0: expected a finite number"),
         ({1: 1.0, 5: 3.0}, 5, "the prices start again at flagged answer 5: expected"),
         ({1: 0.0}, 9, "all prices are 0"),
@@ -96,6 +97,20 @@ def test_what_is_wrong_is_said(steps, again, sentence):
     with pytest.raises(tb.errors.InputError) as told:
         tb.Prices.escalating(steps, again, other=0.0)
     assert sentence in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("steps", "sentence"),
+    [
+        ((), r"^the steps of the price are \(\): expected pairs"),
+        (((1, 1.0), 5), r"^the steps of the price are .*: expected pairs"),
+        (((1, 1.0), (50, 3.0), (10, 2.0)), r"answers \[1, 50, 10\]: expected each once, in ascend"),
+        (((1, 1.0), (1, 3.0)), r"answers \[1, 1\]: expected each once, in ascending order"),
+    ],
+)
+def test_steps_are_pairs_in_order(steps, sentence):
+    with pytest.raises(tb.errors.InputError, match=sentence):
+        Escalation(steps)
 
 
 def test_a_price_that_grows_is_not_one_per_class():

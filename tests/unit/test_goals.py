@@ -84,6 +84,10 @@ def test_a_goal_for_no_image_tells_nothing():
         (lambda: tb.Goal.leave([-1]), "flagged has -1: expected classes as whole numbers"),
         (lambda: tb.Goal.leave([1.5]), r"flagged has 1\.5"),
         (lambda: tb.Goal.leave([True]), "flagged has True"),
+        (
+            lambda: tb.Goal.leave(range(10**12)),
+            "flagged has more classes: expected at most 1,000,0",
+        ),
         (lambda: tb.Goal.leave("dogs"), "flagged is 'dogs'"),
         (lambda: tb.Goal.leave(3), "flagged is 3"),
         (lambda: tb.Goal.reach(-1), "target is -1"),
@@ -100,6 +104,7 @@ def test_a_bad_goal_is_refused(make, told):
     [
         ({"goal": tb.Goal.leave({2, 7})}, "flagged has class 7, but the model has 5 classes"),
         ({"goal": tb.Goal.leave(range(5))}, "flagged has all 5 classes"),
+        ({"goal": tb.Goal.reach(4)}, "targets is 4, but starts is not given"),
         ({"goal": tb.Goal.reach(5)}, "the target of image 0 is 5"),
         ({"goal": tb.Goal.reach(2)}, "the target of image 0 is its source class"),
         ({"goal": tb.Goal.reach(4), "targets": 3}, "is 3, and that of its goal 4"),

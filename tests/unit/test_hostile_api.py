@@ -159,3 +159,48 @@ def test_results_are_asked_for_at_numbers(method):
         if shown not in ("3", "2.5", "inf", "a long number"):
             assert sentence_of(lambda: ask(wrong)).startswith("value is "), shown  # noqa: B023
         assert sentence_of(lambda: ask(5, wrong)).startswith("by is "), shown  # noqa: B023
+
+
+class Unprintable(Exception):
+    def __str__(self):
+        raise ValueError
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (GeneratorExit("now"), "the model raised GeneratorExit (now)"),
+        (type("Odd", (BaseException,), {})("x"), "the model raised Odd (x)"),
+        (Unprintable(), "the model raised Unprintable (a message that cannot be printed)"),
+        (
+            torch.zeros(1, device="meta"),
+            "answered with a tensor on the device meta, without values",
+        ),
+        (
+            torch.zeros(1).to_sparse(),
+            "answered with a tensor of torch.sparse_coo: expected a dense",
+        ),
+    ],
+)
+def test_a_model_may_raise_or_answer_anything(answer, reason):
+    def model(images):
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer.expand(len(images)) if answer.layout == torch.strided else answer
+
+    [result] = tb.run("hsja", model, IMAGES[:1], [0], budget=20)
+    assert result.stop is tb.Stop.MODEL_ERROR
+    assert reason in result.reason
+
+
+def test_the_images_of_the_caller_are_not_changed():
+    def scribble(problem):
+        problem.source.zero_()
+        problem.start_image.zero_()
+        yield tb.attack.Ask(problem.source[None], phase="probe")
+        return tb.Stop.CONVERGED
+
+    images, starts = IMAGES.clone(), IMAGES.clone()
+    tb.run(scribble, labels, images, [0, 0], starts=starts, budget=20)
+    assert torch.equal(images, IMAGES)
+    assert torch.equal(starts, IMAGES)

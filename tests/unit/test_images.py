@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import EpsImagePlugin, Image
 
 from tollbox.data.image_files import read_image
 from tollbox.data.images import load_images
@@ -106,7 +106,7 @@ def test_folders_that_are_wrong(tmp_path: Path) -> None:
     where, table = folder(tmp_path, lines)
     with pytest.raises(InputError, match="no labels are given"):
         load_images(where)
-    with pytest.raises(FileError, match=r"nowhere\.csv cannot be read: No such file"):
+    with pytest.raises(FileError, match=r"nowhere\.csv does not exist: expected a CSV file"):
         load_images(where, tmp_path / "nowhere.csv")
     table.write_bytes(b"file,label\n\xff\xfe,1\n")
     with pytest.raises(FileError, match="not UTF-8"):
@@ -129,6 +129,33 @@ def test_folders_that_are_wrong(tmp_path: Path) -> None:
         load_images(tmp_path / "nowhere", table)
     with pytest.raises(InputError, match=r"^limit is 0: expected a whole number of 1 or more"):
         load_images(where, table, limit=0)
+
+
+def test_postscript_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    where, table = folder(tmp_path, ["file,label", "a.png,1", "b.png,1"])
+    run: list[object] = []
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *given, **_: run.append(given))
+    (where / "a.png").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 5 4\n%%EndComments\n")
+    with pytest.raises(FileError, match=r"a\.png cannot be read: cannot identify image file"):
+        load_images(where, table)
+    assert not run
+
+
+@pytest.mark.parametrize("name", ["labels", "images"])
+def test_only_plain_files_are_read(tmp_path: Path, name: str) -> None:
+    where, _ = folder(tmp_path, ["file,label"])
+    os.mkfifo(tmp_path / "pipe")
+    for file in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(FileError, match=f"{file} is not a file"):
+            load_images(where, file) if name == "labels" else load_images(file)
+
+
+def test_a_label_file_that_is_too_large(tmp_path: Path) -> None:
+    where, table = folder(tmp_path, ["file,label", "a.png,1"])
+    with open(table, "ab") as file:
+        file.truncate(2**28 + 1)
+    with pytest.raises(FileError, match=r"has 268,435,457 bytes: expected a CSV file, of at most"):
+        load_images(where, table)
 
 
 def test_only_pictures_need_pillow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,8 +237,9 @@ def test_files_that_are_no_npz(tmp_path: Path) -> None:
     whole = file.read_bytes()
     for content in (b"", b"nonsense", whole[: len(whole) // 2]):
         file.write_bytes(content)
-        with pytest.raises(FileError, match=r"x\.npz cannot be read"):
+        with pytest.raises(FileError, match=r"x\.npz cannot be read") as error:
             load_images(file)
+        assert "pickle" not in str(error.value)  # NumPy's advice is to unpickle such a file
     np.save(tmp_path / "y.npy", GOOD)
     with pytest.raises(FileError, match="it has none by name"):
         load_images(tmp_path / "y.npy")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from options import grouped
 import tollbox as tb
 from tollbox.errors import InputError
 from tollbox.parts.searches import AsymmetricSearch
+from tollbox.parts.starts import Pool
 
 IMAGES = torch.full((2, 1, 4, 4), 0.5)
 
@@ -70,12 +72,25 @@ def run(**changes):
         ({"labels": [0, -1]}, "the label of image 1 is -1"),
         ({"labels": [0, 0.5]}, "the label of image 1 is 0.5: expected an integer"),
         ({"labels": torch.tensor([0.0, 1.0])}, "the label of image 0 is 0.0: expected an integer"),
+        ({"labels": [True, False]}, "the label of image 0 is True: expected an integer"),
+        ({"labels": torch.tensor([True, True])}, "the label of image 0 is True: expected an int"),
+        ({"labels": torch.zeros(2, device="meta")}, "^labels is a tensor on the device meta"),
+        (
+            {"images": IMAGES.to_sparse()},
+            r"^images is a tensor of torch\.sparse_coo: expected a den",
+        ),
+        (
+            {"images": [IMAGES[0].to("meta")] * 2},
+            "^image 0 is a tensor on the device meta, without",
+        ),
+        ({"mask": torch.ones(4, 4).bool().to_sparse()}, "^mask is a tensor of torch.sparse_coo"),
         ({"labels": 3}, "labels is 3: expected one label per image"),
         ({"targets": [5]}, "got 1 targets but more images: expected one target per image"),
         ({"targets": [5, 6, 7]}, "got 2 images but more targets: expected one target per"),
-        ({"targets": [5, 1]}, "the target of image 1 is its source class, 1"),
+        ({"targets": [5, 1], "starts": IMAGES}, "the target of image 1 is its source class, 1"),
         ({"targets": 0}, "the target of image 0 is its source class, 0"),
-        ({"targets": [5, 10]}, "the target of image 1 is 10: expected 0 to 9"),
+        ({"targets": [5, 10], "starts": IMAGES}, "the target of image 1 is 10: expected 0 to 9"),
+        ({"targets": 5}, "^targets is 5, but starts is not given: expected an image of that class"),
         ({"targets": -1}, "the target of image 0 is -1: expected 0 to 9"),
         ({"targets": 2.5}, "the target of image 0 is 2.5: expected an integer"),
         ({"targets": True}, "the target of image 0 is True: expected an integer"),
@@ -116,6 +131,7 @@ def run(**changes):
         ),
         ({"live": 0}, "live is 0"),
         ({"seed": 1.5}, "^seed is 1.5: expected a whole number"),
+        ({"seed": -1}, "^seed is -1: expected a whole number from 0 to"),
         ({"seed": None}, "^seed is None: expected a whole number"),
         ({"batch_size": 2.5}, "^batch_size is 2.5: expected a whole number from 1 to 65536"),
         ({"batch_size": True}, "^batch_size is True: expected a whole number"),
@@ -127,6 +143,7 @@ def run(**changes):
             "^prices has a price for class 300, but the model has 10 classes: expected 0 to 9",
         ),
         ({"time_limit": 0}, "time_limit is 0"),
+        ({"time_limit": "8"}, "^time_limit is '8': expected a time, such as .*; write 8s for sec"),
     ],
 )
 def test_a_wrong_call_is_refused(changes, message):
@@ -192,6 +209,44 @@ def test_a_target_must_differ_from_the_source():
     cell = tb.attack.Cell(tb.preset("hsja"), IMAGES[0], 3, limits=tb.Limits(10), target=3)
     with pytest.raises(InputError, match="the target of image 0 is its source class, 3"):
         tb.attack.run_cells([cell], MODEL)
+
+
+NETWORK = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 10)).eval()
+
+
+@pytest.mark.parametrize("function", [tb.run, lambda *a, **b: list(tb.stream(*a, **b))])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"labels": [50, 51]}, "the label of image 0 is 50: expected 0 to 9"),
+        ({"targets": 99, "starts": IMAGES}, "the target of image 0 is 99: expected 0 to 9"),
+        ({"goal": tb.Goal.leave({99})}, "flagged has class 99, but the model has 10 classes"),
+        (
+            {"images": torch.zeros(2, 1, 5, 4)},
+            r"^model failed on a batch of 1 of the given images, of shape \(1, 5, 4\) \(Runtime",
+        ),
+    ],
+)
+def test_a_network_is_tried_on_an_image_first(function, changes, message):
+    """Its number of classes need not be given."""
+    given = {"images": IMAGES, "labels": [0, 1], "budget": 9, **changes}
+    with pytest.raises(InputError, match=message):
+        function("hsja", tb.models.from_torch(NETWORK), **given)
+
+
+def test_a_target_is_found_among_images_of_it():
+    attack = replace(tb.preset("hsja"), start=Pool(IMAGES, torch.tensor([5, 5])))
+    assert len(run(attack=attack, targets=5)) == 2
+    with pytest.raises(InputError, match="targets is 5, but starts is not given"):
+        run(attack="rays-l2", targets=5)
+
+
+def test_times_have_units_or_are_seconds():
+    for given, seconds in {"90s": 90, " 1H30m ": 5400, "0.5h": 1800, 8: 8, "inf": math.inf}.items():
+        assert tb.Execution(time_limit=given).time_limit == seconds
+    for given in ("", "8", "m", "1m1h", "-5s", "0s", "1e3s", "nan", "8 m 3"):
+        with pytest.raises(InputError, match="expected a time, such as 90s, 8m or 1h30m"):
+            tb.Execution(time_limit=given)
 
 
 def test_an_unknown_option_is_refused():

@@ -146,7 +146,7 @@ def test_interrupted_again_and_again_it_keeps_the_shape_and_ends_as_unbroken(cas
     while True:
         net = Net()
         outcome, runs = case.run(net, stop_at=20 + 5 * runs), runs + 1
-        assert set(net.log.sizes) <= {128}
+        assert set(net.log.sizes) <= {1, 128}  # 1 in the trial on one image
         if not outcome.unfinished:
             break
         assert runs < 30

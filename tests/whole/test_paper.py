@@ -344,8 +344,8 @@ def test_killed_it_goes_on(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyP
         main(["paper", *command, "cut"])
     monkeypatch.setattr(Store, "record", original)
     assert not (tmp_path / "cut" / "clip.svg").exists()
-    code, _, err = run("clip", "--scale", "small", "--out", "cut", "--time-limit", "0.0001")
-    assert code == 1
+    code, _, err = run("clip", "--scale", "small", "--out", "cut", "--time-limit", "0.0001s")
+    assert code == 3
     assert "clip is drawn once all its cells are finished: run the same command again" in err
     code, _, err = run("clip", "--scale", "small", "--out", "cut")
     assert code == 0, err

@@ -43,6 +43,11 @@ class FromBoundary(Checked):
 
     metrics = (Metric.L2,)
 
+    @property
+    def finds_targets(self) -> bool:
+        """Whether its start may find a point of a target class."""
+        return getattr(self.start, "finds_targets", False)
+
     def __call__(self, problem: Problem) -> Asking[Stop]:
         start = yield from find_start(problem, self.start)
         if start is None:

@@ -76,6 +76,7 @@ class SignFlips(Checked):
     levels: Depth = 1000
     """Maximum number of passes over all values; blocks become smaller with each pass."""
 
+    finds_targets = False
     rows = 12
     """Maximum number of points held: signs, kept and flipped points, and the last steps."""
 

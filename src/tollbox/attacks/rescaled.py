@@ -65,6 +65,10 @@ class Rescaled(Checked):
         return tuple(metric for metric in metrics_of(self.inner) if metric is Metric.L2)
 
     @property
+    def finds_targets(self) -> bool:
+        return getattr(self.inner, "finds_targets", True)
+
+    @property
     def rows(self) -> int:
         held = self.inner.rows if isinstance(self.inner, BoundedAttack) else 0
         return held + ROWS

@@ -90,7 +90,7 @@ def audit(
     metered: bool = False,
     retries: int = 0,
     exact: bool = False,
-    time_limit: float = math.inf,
+    time_limit: float | str = math.inf,
     tell: Tell | None = None,
 ) -> Audit:
     """Measure what it costs to attack a model, and what would make attacks unprofitable.
@@ -104,13 +104,14 @@ def audit(
     epsilon: distances that count as success: ℓ2, or "4/255" for steps of 8-bit pixels.
     policy: escalating prices, a CSV or tb.Prices.escalating, at which to report costs as well.
     flagged: the flagged classes (default: the image's own class).
-    time_limit: seconds after which the run stops; the results of finished attacks are reported.
+    time_limit: seconds, or text such as "30m", after which the run stops; the results of finished
+        attacks are reported.
     tell: function that receives events (`tollbox.studies.events.Event`).
     """
-    validation.check_seconds("time_limit", time_limit)
+    limit = validation.checked_seconds("time_limit", time_limit)
     validation.check_flag("metered", metered)
     validation.check_flag("exact", exact)
-    validation.check_whole("seed", seed)
+    validation.check_seed("seed", seed)
     validation.check_function("tell", tell)
     require(isinstance(name, str) and name.strip() != "", "name", name, "a name for the model")
     classes = None if flagged is None else _listed("flagged", flagged, "classes as whole numbers")
@@ -141,7 +142,7 @@ def audit(
         partial = folder / f".partial-{IMAGES}"
         np.savez_compressed(partial, images=given.images.numpy(), labels=np.array(given.labels))
         partial.replace(folder / IMAGES)
-    run_folder(folder, options_of(time_limit), tell or (lambda _: None), Stopper(), loaded)
+    run_folder(folder, options_of(limit), tell or (lambda _: None), Stopper(), loaded)
     return conclude(folder, criteria, loaded)
 
 

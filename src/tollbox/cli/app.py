@@ -2,8 +2,9 @@
 
 1. A user's mistake (an InputError or a parsing error) gives one message on stderr and exit code 2.
    A failure of the environment, such as a full disk, gives one message and exit code 1.
-2. Ctrl-C gives exit code 130, SIGTERM 143. A closed pipe on stdout is not an error. If stdout
-   cannot be written for another reason, a message says so, and the exit code is 1.
+2. A time limit that stops a run gives exit code 3, Ctrl-C 130, SIGTERM 143. A closed pipe on stdout
+   is not an error. If stdout cannot be written for another reason, a message says so, and the exit
+   code is 1.
 3. Anything else is a bug and keeps its traceback.
 4. A command's file is imported only when the command is typed. Its function imports what the work
    needs, so that help does not wait for torch.
@@ -53,7 +54,10 @@ DEFAULTS = Parameter(negative="", show_choices=False)
 """Default settings of all options: no --no-NAME, and no list of choices in the help."""
 INSTALL = "--install-completion"
 INSTALL_TEXT = "Install shell completion for commands, options and presets."
-EPILOGUE = "Run `tollbox COMMAND --help` for the options of a command."
+EPILOGUE = (
+    "Run `tollbox COMMAND --help` for the options of a command. Exit codes: 0 done, 1 failed, "
+    "2 wrong input, 3 stopped by --time-limit before it was complete, 130 Ctrl-C, 143 SIGTERM."
+)
 
 
 def command_line(typed: str | None = None) -> App:

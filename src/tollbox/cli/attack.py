@@ -21,12 +21,13 @@ from .options import (
     FORCE_HELP,
     IMAGES,
     MODEL,
-    SECONDS_HELP,
+    TIME_HELP,
     DtypeName,
     FileOrText,
     ModelOptions,
     NormName,
     PresetName,
+    number_in,
     numbers,
     option,
     seconds,
@@ -66,7 +67,7 @@ class AttackOptions(ModelOptions):
     detector: Annotated[str | None, option("detector", "source")] = None
     alarm_price: Annotated[float | None, option("detector", "alarm_price")] = None
     max_alarms: Annotated[int | None, option("detector", "max_alarms")] = None
-    time_limit: Annotated[float | None, Parameter(help=SECONDS_HELP)] = None
+    time_limit: Annotated[str | None, Parameter(help=TIME_HELP)] = None
     check: Annotated[bool, option("study", "check")] = False
     force_workers: Annotated[bool, Parameter(help=FORCE_HELP)] = False
 
@@ -105,7 +106,7 @@ def study_of(options: AttackOptions) -> Study:
 
     price: float | str = options.price
     with contextlib.suppress(ValueError):  # not a number: the path of a CSV
-        price = float(price)
+        price = number_in(str(options.price))
     limits = options.given("prices")
     limits = {name: math.inf if value is None else value for name, value in limits.items()}
     _check_complete(options, "detector", "alarm_price", "max_alarms")
@@ -156,6 +157,7 @@ def _settings(options: AttackOptions, loaded: StudyInputs) -> dict[str, Any]:
     del versions["device"]
     return {
         **given,
+        "time_limit": seconds(options.time_limit),
         "attack": spec.name,
         "attack_parts": repr(loaded.attack(spec)),
         "surrogate": network,

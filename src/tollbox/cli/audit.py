@@ -9,8 +9,6 @@
 
 from __future__ import annotations
 
-import math
-import re
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from ..errors import InputError, mention
-from .options import ModelOptions, option
+from .options import TIME_HELP, ModelOptions, option, seconds
 from .output import JSON, json_text, preparing, write
 
 if TYPE_CHECKING:
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
 
 LIMIT = 50
 """Default maximum number of images."""
-SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
 @Parameter(name="*")
@@ -40,9 +37,10 @@ class AuditOptions(ModelOptions):
     """Folder for the recorded answers, audit.html and audit.json."""
     budget: float | None = None
     """Maximum cost of an attack on one image if all answers cost 1; it grows with the price.
-    Default: 2000, or 5000 for large images."""
-    time: str | None = None
-    """Time after which the run stops, such as 90s, 8m or 1h; the finished part is reported."""
+    At least 100. Default: 2000, or 5000 for large images."""
+    time_limit: Annotated[
+        str | None, Parameter(name=("--time-limit", "--time"), help=TIME_HELP)
+    ] = None
     worth: float | None = None
     """Value of an adversarial image to an attacker, if an answer that is not flagged costs 1."""
     epsilon: str | None = None
@@ -67,7 +65,7 @@ def audit(options: AuditOptions) -> int:
     from ..audits.criteria import Criteria
 
     criteria = Criteria.of(options.worth, options.epsilon, options.policy)
-    limit = duration(options.time)
+    limit = seconds(options.time_limit)
     if options.model is not None:
         return run_audit(options, criteria, limit)
     _check_asked(options)
@@ -111,16 +109,6 @@ def _check_asked(options: AuditOptions) -> None:
         expected = f"{both}, or the folder of one that is recorded"
         given = f"is not given, and there is no {options.out}"
         raise InputError(given, expected=expected, input="model")
-
-
-def duration(text: str | None) -> float:
-    """Return a time such as '8m' in seconds; infinite for None."""
-    if text is None:
-        return math.inf
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh]?)\s*", text)
-    if match is None or float(match[1]) <= 0:
-        raise InputError(f"is {text!r}", expected="a time, as 90s, 8m or 1h", input="time")
-    return float(match[1]) * SECONDS[match[2]]
 
 
 def _prepared(options: AuditOptions, name: str) -> tuple[float, StudyInputs]:

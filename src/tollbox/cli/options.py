@@ -20,7 +20,7 @@ from cyclopts import Parameter, Token
 from ..attacks.presets import PRESETS, WITH_SURROGATE
 from ..core.execution import Execution
 from ..core.metric import Metric, norm_of
-from ..core.validation import DTYPES
+from ..core.validation import DTYPES, checked_seconds
 from ..data.classes import flagged_classes
 from ..data.resizing import INTERPOLATIONS, Side
 from ..data.tables import shortened
@@ -69,7 +69,7 @@ else:
 
 Folder = Annotated[Path, Parameter(help="The folder of the results: the one that was --out.")]
 FORCE_HELP = "Start as many processes as `workers` says, even if there are fewer cores."
-SECONDS_HELP = "Seconds after which the run stops."
+TIME_HELP = "Time after which the run stops, such as 90s, 8m or 1h30m; the exit code is then 3."
 TRUST_HELP = (
     "Load .pt2 and TorchScript files, which can run code. Give it only for files that you trust."
 )
@@ -167,7 +167,7 @@ class ModelOptions(InputOptions):
 class RunningOptions:
     """The options for running a study; none of them changes a result."""
 
-    time_limit: Annotated[float | None, Parameter(help=SECONDS_HELP)] = None
+    time_limit: Annotated[str | None, Parameter(help=TIME_HELP)] = None
     force_workers: Annotated[bool, Parameter(help=FORCE_HELP)] = False
     trust_model: Annotated[bool, Parameter(help=TRUST_HELP)] = False
     ray: Annotated[list[str] | None, Parameter(consume_multiple=(0, 1))] = None
@@ -193,11 +193,17 @@ def chosen(names: type[Choice], kind: str, text: str) -> Choice:
     return names(text)
 
 
-def seconds(value: float | None) -> float:
+def seconds(text: str | None) -> float:
     """Return a time limit in seconds; infinite for None."""
-    if value is not None and not value > 0:
-        raise InputError(f"is {value:g}", expected="seconds, more than 0", input="time_limit")
-    return math.inf if value is None else value
+    return math.inf if text is None else checked_seconds("time_limit", text)
+
+
+def number_in(text: str) -> float:
+    """Return the number in a text; raise ValueError for one that is too large, such as 1e400."""
+    value = float(text)
+    if math.isinf(value) and "inf" not in text.lower():
+        raise ValueError(f"{text} is too large")
+    return value
 
 
 def numbers(name: str, text: str | None) -> tuple[float, ...] | None:

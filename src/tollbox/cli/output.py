@@ -3,7 +3,8 @@
 1. A stream that is closed or full, or whose reader is gone, never stops a command. The rest of the
    output is dropped, and `lost` says why.
 2. What a stream cannot encode (a file name that is not UTF-8) is written with backslash escapes.
-3. Names come from users: nothing in them is markup or an emoji.
+3. Names come from users: nothing in them is markup or an emoji, and their control characters, such
+   as those that colour a terminal or clear it, are written with backslash escapes.
 4. With `--json`, stdout is one JSON object and nothing else. It is strict: a number that is not
    finite is null, and another key says what null means. docs/studies.md documents the keys.
 """
@@ -11,27 +12,33 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import json
 import math
 import os
+import re
 import shlex
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO, cast
 
 from cyclopts import Parameter
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 from ..data.tables import utf8
 from ..errors import InputError
 
-FAILED, MISTAKE = 1, 2
-"""Exit codes for a failure of the environment and for a user's mistake."""
+FAILED, MISTAKE, INCOMPLETE = 1, 2, 3
+"""Exit codes for a failure of the environment, for a user's mistake, and for a run that a time
+limit stopped before it was complete."""
 INTERRUPTED, TERMINATED = STOPPED = 130, 143
 """Exit codes after Ctrl-C and SIGTERM."""
+CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Characters that control a terminal, including those that reverse the order of text."""
 
 
 class Stream:
@@ -48,6 +55,9 @@ class Stream:
             self._stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
         return len(text)
 
+    def close(self) -> None:
+        """Do nothing: a user's model may close sys.stdout."""
+
     def flush(self) -> None:
         with self._caught():
             self._stream.flush()
@@ -56,9 +66,10 @@ class Stream:
     def _caught(self) -> Iterator[None]:
         try:
             yield
-        except OSError as error:
-            self.lost = self.lost or error
-            with contextlib.suppress(OSError):  # so that Python's own flush at exit succeeds
+        except (OSError, ValueError) as error:  # ValueError: a user's model closed the stream
+            closed = OSError(errno.EBADF, os.strerror(errno.EBADF))
+            self.lost = self.lost or (error if isinstance(error, OSError) else closed)
+            with contextlib.suppress(OSError, ValueError):  # so that the flush at exit succeeds
                 silent = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(silent, self._stream.fileno())
                 os.close(silent)
@@ -85,9 +96,24 @@ def safe_streams() -> Iterator[Stream]:
             sys.stdout, sys.stderr = before
 
 
+class PlainConsole(Console):
+    """A console on which only rich itself, not a text that is printed, controls the terminal."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else visible(text), style, control)
+
+
+def visible(text: str) -> str:
+    """Return a text with its control characters, except tabs and line ends, as escapes."""
+    return CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
 def console(stderr: bool = False) -> Console:
-    """Return a console that prints text unchanged."""
-    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    """Return a console that prints text as it is, without its control characters."""
+    return PlainConsole(stderr=stderr, highlight=False, markup=False, emoji=False)
 
 
 def write(*lines: str) -> None:

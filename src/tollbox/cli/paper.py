@@ -21,7 +21,7 @@ from ..data.tables import kind_of
 from ..errors import FileError, InputError, mention
 from ..paper.experiments import EXPERIMENTS, Experiment, Scale, experiment, study_at
 from ..report import DistanceRule
-from .options import ReadingName, chosen, offered, seconds, whole, within
+from .options import TIME_HELP, ReadingName, chosen, offered, seconds, whole, within
 from .output import FAILED, STOPPED, say, say_mistake, write
 from .run import most_queries
 
@@ -58,8 +58,7 @@ class PaperOptions:
     reading: Annotated[ReadingName, Parameter(metavar="READING")] = "paper"
     """How distances are read: paper (iterates only, interpolated), or hard (the best under a hard
     budget)."""
-    time_limit: float | None = None
-    """Seconds after which a run stops."""
+    time_limit: Annotated[str | None, Parameter(help=TIME_HELP)] = None
 
     def study(self, name: str) -> Study:
         return study_at(name, Scale(self.scale), self.images, self.labels, self.limit)
@@ -87,7 +86,7 @@ def paper(name: Name = None, /, options: PaperOptions = PaperOptions()) -> int: 
         _check_images(each, options, places[each.name])
     if not every:
         return _one(experiments[0], options, options.out)
-    missed = []
+    missed: dict[str, int] = {}
     for each in experiments:
         say(f"{each.name}: {each.place}, {each.about}.")
         try:
@@ -98,10 +97,10 @@ def paper(name: Name = None, /, options: PaperOptions = PaperOptions()) -> int: 
         if code in STOPPED:
             return code
         if code:
-            missed.append(each.name)
+            missed[each.name] = code
     if missed:
         say(f"{len(missed)} of {len(experiments)} experiments have no result: {', '.join(missed)}.")
-    return FAILED if missed else 0
+    return FAILED if FAILED in missed.values() else max(missed.values(), default=0)
 
 
 def _check_images(each: Experiment, options: PaperOptions, out: Path) -> None:

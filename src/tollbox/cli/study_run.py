@@ -5,6 +5,7 @@
    and a message says how to resume.
 3. If a model misclassifies all images, the exit code is 1, and a message says what to check. If all
    runs fail, the exit code is 1 as well.
+4. If the time limit stops a run before all cells are finished, the exit code is 3.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from ..studies.run import run_folder
 from ..workers.executors import Stopper, fewer_notice
 from .interrupt import HANGS, Interrupt, ignore_signals
 from .options import RunningOptions
-from .output import FAILED, console, say, write
+from .output import FAILED, INCOMPLETE, console, say, write
 from .progress import StudyProgress
 from .status import findings, show
 
 MANY_QUERIES = 100
-"""Number of answers among which more than one class is expected."""
+"""Number of answers about one image among which more than one class is expected."""
 WHAT_TO_CHECK = (
     "check the mean and std, the order of the channels, the order of the labels and the "
     "preprocessing"
@@ -134,7 +135,9 @@ def say_end(
         say(f"Time limit reached; {left} {cells} remain. Resume with `tollbox resume {folder}`.")
     if nothing_measured or (failed and not left and not measured):
         return FAILED
-    if next_step and not left:
+    if left:
+        return INCOMPLETE
+    if next_step:
         write(next_step)
     return 0
 
@@ -164,7 +167,7 @@ def _unfit_models(results: StudyResults) -> tuple[list[str], bool]:
             to_each = f" (it answers {single} to each)" if single else ""
             text = f"nothing was measured: {name} misclassifies all {len(images)} images{to_each}"
             sentences.append(f"{text}; {WHAT_TO_CHECK}.")
-        elif single and (wrong or labels.total() >= MANY_QUERIES):
+        elif single and (wrong or max(end.queries for end in ends) >= MANY_QUERIES):
             text = f"{name} answers {single} to all {labels.total()} queries"
             sentences.append(f"{text}; {WHAT_TO_CHECK}.")
     return sentences, nothing_measured

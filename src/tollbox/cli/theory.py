@@ -19,7 +19,7 @@ from rich.table import Table
 
 from ..data.tables import shortened
 from ..errors import InputError
-from .options import whole, within
+from .options import number_in, whole, within
 from .output import JSON, console, json_text, write
 
 LARGEST_PRICE = 1e15
@@ -83,7 +83,7 @@ def _ratio(text: str) -> float:
     from ..core.prices import Prices
 
     with contextlib.suppress(ValueError):
-        price = float(text)
+        price = number_in(text)
         if price == math.inf:
             return Prices.flagged_only().ratio
         if 1 / LARGEST_PRICE <= price <= LARGEST_PRICE:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from .detector import Detection
-from .goal import Goal, aim
+from .device import check_readable
+from .goal import Goal, aim, check_start
 from .limits import NO_LIMITS, Limits
 from .metric import Metric, check_made_for, norm_of
 from .model import Model
@@ -22,7 +23,7 @@ from .validation import (
     check_flag,
     check_instance,
     check_range,
-    check_whole,
+    check_seed,
     expect,
     require,
     shown,
@@ -69,7 +70,7 @@ class Cell:
             check_instance("detection", self.detection, Detection)
         check_instance("limits", self.limits, Limits)
         self.limits.check(self.prices, self.detection)
-        check_whole("seed", self.seed)
+        check_seed("seed", self.seed)
         check_flag("charge_clean", self.charge_clean)
         require(isinstance(self.name, str), "name", self.name, "text")
         expected = "tb.Goal.leave({...}) or tb.Goal.reach(...)"
@@ -116,12 +117,15 @@ class Cell:
             given = f"the target of {name} is its source class, {self.label}"
             expect(self.goal.flagged is not None or target != self.label, given, "another class")
         self.aim.check(model.classes)
+        if not getattr(self.attack, "finds_targets", True):
+            check_start(target, self.start, ("targets", "starts"))
 
 
 def check_image(image: Tensor, name: str) -> None:
     """Raise InputError unless `image` is one finite image (c, h, w) in [0,1]."""
     given = f"{name} is a {type(image).__name__}"
     expect(isinstance(image, Tensor), given, "a tensor (c, h, w)")
+    check_readable(image, name)
     given = f"{name} has shape {tuple(image.shape)}"
     expect(image.ndim == 3 and image.numel() > 0, given, "(c, h, w), not empty")
     given = f"{name} is {image.dtype}"

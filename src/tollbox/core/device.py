@@ -27,8 +27,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import InputError
-from .validation import shown
+from ..errors import InputError, text_of
+from .validation import expect, shown
 
 OUT_OF_MEMORY = ("can't allocate memory", "CUDA error: out of memory", "_STATUS_ALLOC_FAILED")
 """Messages of a RuntimeError when memory runs out: from torch on the CPU, from a process that
@@ -59,11 +59,28 @@ def usable(device: str | torch.device | None) -> torch.device:
     return chosen
 
 
+def unreadable(value: Any) -> str:
+    """Return what a tensor is whose values cannot be read; empty for any other value."""
+    if not isinstance(value, Tensor):
+        return ""
+    if value.device.type == "meta":
+        return "on the device meta, without values"
+    return "" if value.layout == torch.strided else f"of {value.layout}"
+
+
+def check_readable(value: Any, name: str) -> None:
+    """Raise InputError about `name` for a tensor whose values cannot be read."""
+    what = unreadable(value)
+    expect(not what, f"{name} is a tensor {what}", "a dense tensor with values")
+
+
 def to_device(image: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Return a contiguous copy of an image on a device, without waiting for the device."""
+    """Return a contiguous copy of an image on a device, without waiting for the device. An attack
+    that writes into it does not change the caller's image."""
     if device.type == "cuda" and image.device.type == "cpu":
         image = image.to(dtype).pin_memory()  # a copy from pageable memory would wait
-    return image.to(device, dtype, non_blocking=True).contiguous()
+    form = torch.contiguous_format
+    return image.to(device, dtype, non_blocking=True, copy=True, memory_format=form)
 
 
 @lru_cache(maxsize=1)
@@ -81,9 +98,10 @@ def is_out_of_memory(error: BaseException | None) -> bool:
     """Return whether memory ran out, according to an error or to one of its causes."""
     if error is None:
         return False
+    text = text_of(error) if isinstance(error, RuntimeError) else ""
     return (
         isinstance(error, torch.OutOfMemoryError | MemoryError)
-        or (isinstance(error, RuntimeError) and any(text in str(error) for text in OUT_OF_MEMORY))
+        or any(message in text for message in OUT_OF_MEMORY)
         or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
         or is_out_of_memory(error.__cause__ or error.__context__)
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from ..errors import InputError, mention
-from .validation import check, check_flag, check_seconds, check_whole, or_none, whole
+from .validation import check, check_flag, check_whole, checked_seconds, or_none, whole
 
 LARGEST_BATCH = 65_536
 MOST_WORKERS, MOST_RETRIES = 256, 100
@@ -50,8 +50,8 @@ class Execution:
     workers: int | WorkerPool = 1
     """Number of processes that share the work, at most one for each core; or a `Workers` pool,
     which can be forced to have more."""
-    time_limit: float = math.inf
-    """Seconds after which the call stops the attacks on all images."""
+    time_limit: float | str = math.inf
+    """Time after which the call stops the attacks on all images: seconds, or text such as '30m'."""
 
     def __post_init__(self) -> None:
         check(self, batch_size=or_none(whole(1, LARGEST_BATCH)), live=or_none(whole(1)))
@@ -60,7 +60,8 @@ class Execution:
             check_flag(name, getattr(self, name))
         if isinstance(self.workers, type) or not isinstance(self.workers, WorkerPool):
             check_workers(self.workers)
-        check_seconds("time_limit", self.time_limit)
+        seconds = checked_seconds("time_limit", self.time_limit)
+        object.__setattr__(self, "time_limit", seconds)
         if self.metered and (self.check or self.exact):
             name = mention("check" if self.check else "exact")
             why = "the check sends queries that are not charged, and a metered model bills each row"

@@ -18,12 +18,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .validation import expect, or_none, require, shown, whole
+from ..errors import mention
+from .validation import MOST_CLASSES, expect, or_none, require, shown, whole
 
 MOST_SHOWN = 4
 """Maximum number of labels in a set that is written out."""
@@ -108,14 +110,25 @@ def aim(label: int, target: int | None, goal: Goal | None) -> Goal:
     return (goal if target is None else replace(goal, target=target)).for_label(label)
 
 
+def check_start(
+    target: int | None, start: object | None, names: tuple[str, str] = ("target", "start")
+) -> None:
+    """Raise InputError if there is a target class and no image of it to start from."""
+    given = f"is {target}, but {mention(names[1])} is not given"
+    expected = "an image of that class to start from"
+    expect(target is None or start is not None, given, expected, input=names[0])
+
+
 def _checked(labels: Any) -> frozenset[int]:
     """Return labels as a set; raise InputError unless all are classes."""
     if hasattr(labels, "tolist"):
         labels = labels.tolist()
     several = isinstance(labels, Iterable) and not isinstance(labels, str)
     require(several, "flagged", labels, "a set of classes, as {151, 152}")
-    listed = list(labels)
+    listed = list(islice(labels, MOST_CLASSES + 1))
     expect(bool(listed), "is empty", "at least one class", input="flagged")
+    given, expected = "has more classes", f"at most {MOST_CLASSES:,}"
+    expect(len(listed) <= MOST_CLASSES, given, expected, input="flagged")
     allowed, expected = whole(0), "classes as whole numbers, 0 or more"
     for label in listed:
         expect(allowed.holds(label), f"has {shown(label)}", expected, input="flagged")

@@ -20,8 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import InputError, ModelFault
-from .device import usable
+from ..errors import UNPRINTABLE, InputError, ModelFault, text_of
+from .device import unreadable, usable
 from .goal import numbered
 from .preprocessing import Preprocessing
 from .third_party_models import ThirdPartyModel, third_party_model
@@ -111,7 +111,10 @@ class Model:
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return labels (n), int64, on `device`; raise ModelFault if the answer is not labels."""
-        answer = torch.as_tensor(self.predict(images), device=self.device)
+        answer = self._answer(images)
+        if what := unreadable(answer):
+            raise ModelFault(f"the model answered with a tensor {what}: expected a dense one")
+        answer = torch.as_tensor(answer, device=self.device)
         if answer.shape != images.shape[:1]:
             hint = " (logits? use tb.models.from_torch, which takes the argmax)"
             raise ModelFault(
@@ -121,6 +124,18 @@ class Model:
         if answer.is_floating_point() or answer.is_complex():
             raise ModelFault(f"the model answered with {answer.dtype}: expected integer labels")
         return answer.long()
+
+    def _answer(self, images: Tensor) -> Any:
+        """Return what `predict` returns; raise ModelFault for an error that no caller expects."""
+        try:
+            return self.predict(images)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            text = text_of(error)
+            if isinstance(error, Exception) and text != UNPRINTABLE:
+                raise
+            raise ModelFault(f"the model raised {type(error).__name__} ({text})") from None
 
 
 @dataclass(frozen=True)

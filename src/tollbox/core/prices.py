@@ -31,6 +31,11 @@ PLANNED_RATIO_AT_INFINITY = 1e5
 """The c* that attacks plan with at c* = infinity (paper, comparison to stealthy attacks)."""
 
 
+def _check_place(n: Any) -> None:
+    allowed = whole(1, LARGEST_STEP)
+    expect(allowed.holds(n), f"a price starts at flagged answer {shown(n)}", allowed.words)
+
+
 def _checked_price(name: str, value: float) -> float:
     infinite = is_number(value) and value == math.inf
     remedy = "for an infinite price use Prices.flagged_only()" if infinite else ""
@@ -58,16 +63,24 @@ class Escalation:
         given = f"the steps of the price are {shown(steps)}"
         right = isinstance(steps, Mapping) and len(steps) > 0
         expect(right, given, expected + "{1: 1.0, 100: 50.0}")
-        return cls(tuple(sorted((n, price) for n, price in steps.items())), again)
+        for n in steps:
+            _check_place(n)
+        return cls(tuple(sorted(steps.items())), again)
 
     def __post_init__(self) -> None:
-        allowed = whole(1, LARGEST_STEP)
+        is_tuple = isinstance(self.steps, tuple) and len(self.steps) > 0
+        pairs = is_tuple and all(isinstance(s, tuple) and len(s) == 2 for s in self.steps)
+        given = f"the steps of the price are {shown(self.steps)}"
+        expect(pairs, given, "pairs of a flagged answer and a price, as ((1, 1.0),)")
         for n, _ in self.steps:
-            expect(allowed.holds(n), f"a price starts at flagged answer {shown(n)}", allowed.words)
+            _check_place(n)
         steps = tuple(
             (int(n), _checked_price(f"the price from flagged answer {n} on", price))
             for n, price in self.steps
         )
+        places = [n for n, _ in steps]
+        given = f"the prices start at flagged answers {shown(places)}"
+        expect(places == sorted(set(places)), given, "each once, in ascending order")
         object.__setattr__(self, "steps", steps)
         first, last = steps[0][0], steps[-1][0]
         expect(first == 1, f"the first price starts at flagged answer {first}", "1")

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .ask import Asking, Iterate
-from .device import to_device
+from .device import check_readable, to_device
 from .goal import Goal, aim
 from .metric import Metric
 from .noise import Noise, content_hash
@@ -41,6 +41,7 @@ def check_mask(mask: Any, image: Tensor, name: str) -> None:
         "a bool tensor, True where a pixel may change",
         "use mask > 0.5" if is_tensor else "",
     )
+    check_readable(mask, f"the mask of {name}")
     shape, (channels, *size) = tuple(mask.shape), image.shape
     right = shape in (tuple(size), (1, *size), (channels, *size))
     expected = f"that of the image, {tuple(image.shape)}, or of its pixels, {tuple(size)}"
@@ -154,7 +155,8 @@ class Problem:
 class Attack(Protocol):
     """An attack: called with a problem, it returns a generator of asks that returns a `Stop`.
 
-    It may also be a `BoundedAttack`, and have `metrics`, a tuple of the metrics that it supports.
+    It may also be a `BoundedAttack`, have `metrics`, a tuple of the metrics that it supports, and
+    have `finds_targets`, which is False if a targeted run needs an image of the target class.
     docs/howto/own-attack.md has a complete example.
     """
 

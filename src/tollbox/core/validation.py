@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,8 +33,12 @@ MAX_VALUE = 10**6
 """Upper limit of most ranges."""
 MAX_LIMIT = 10**9
 """Upper limit of settings that a budget makes irrelevant long before they reach it."""
+MOST_CLASSES = 1_000_000
+"""Maximum number of flagged labels, so that a typo cannot exhaust the memory."""
 MAX_DEPTH = 1000
 """Upper limit of the number of times that something is halved or divided."""
+
+TIME = re.compile("".join(rf"(?:(\d+(?:\.\d+)?){unit})?" for unit in "hms"))
 
 
 def shown(value: Any) -> str:
@@ -123,6 +128,10 @@ def check_whole(name: str, value: Any, least: float = -math.inf, most: float = m
     require(allowed.holds(value), name, value, allowed.words)
 
 
+def check_seed(name: str, value: Any) -> None:
+    check_whole(name, value, 0, 2**63 - 1)
+
+
 def check_flag(name: str, value: Any) -> None:
     require(isinstance(value, bool), name, value, "True or False")
 
@@ -136,8 +145,20 @@ def check_function(name: str, value: Any) -> None:
     require(value is None or callable(value), name, value, "a function, or None")
 
 
-def check_seconds(name: str, value: Any) -> None:
-    require(is_number(value) and value > 0, name, value, "seconds, more than 0")
+def checked_seconds(name: str, value: Any) -> float:
+    """Return a time in seconds: a number of them, or a text with units such as '1h30m', or 'inf'.
+    A text without a unit is refused."""
+    if not isinstance(value, str):
+        require(is_number(value) and value > 0, name, value, "seconds, more than 0")
+        return float(value)
+    text = value.strip().lower()
+    parts = TIME.fullmatch(text)
+    hours, minutes, seconds = (float(part or 0) for part in (parts.groups() if parts else "000"))
+    total = math.inf if text == "inf" else 3600 * hours + 60 * minutes + seconds
+    bare = text.replace(".", "", 1).isdecimal() and float(text) > 0
+    remedy = f"write {text}s for seconds" if bare else ""
+    require(total > 0, name, value, "a time, such as 90s, 8m or 1h30m", remedy)
+    return total
 
 
 def check_range(image: Tensor, subject: str) -> None:

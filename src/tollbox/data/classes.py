@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
-from ..core.validation import require
+from ..core.validation import MOST_CLASSES, require
 from ..errors import FileError, InputError, mention
 from .tables import read_lines, shortened
 
@@ -30,8 +30,6 @@ PROMPT = "a photo of a {}"
 EXPECTED = "a text file with a class on each line, in the order of the labels"
 FLAGGED = "a text file with one class, or a range such as 151-268, on each line"
 RANGE = re.compile(r"(\d{1,9})(?:\s*-\s*(\d{1,9}))?")
-MAX_RANGE = 1_000_000
-"""Maximum number of classes in one range, so that a typo cannot exhaust the memory."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,7 @@ def flagged_classes(file: Path) -> frozenset[int]:
             continue
         found = RANGE.fullmatch(text)
         first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
-        if not first <= last < first + MAX_RANGE:
+        if not first <= last < first + MOST_CLASSES:
             given, where = f"the class is {shortened(text)!r}", f"{file}, line {number}"
             expected = "a whole number, 0 or more, or a range such as 151-268"
             raise FileError(given, expected=expected, where=where)

@@ -20,19 +20,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..errors import FileError, InputError, mention
+from ..errors import FileError, InputError
 from .image_files import SUFFIXES, read_image, read_images
 from .images import ImageSet, load_images
 from .tables import LARGEST, check_file, kind_of
-
-
-def check_goal(target: int | None, start: Path | None) -> None:
-    if target is not None and start is None:
-        given, expected = (
-            f"is {target}, but {mention('start')} is not given",
-            "an image of that class",
-        )
-        raise InputError(given, expected=f"{expected} to start from", input="target")
 
 
 def check_target(target: int | None, images: ImageSet, classes: int | None) -> None:

@@ -9,6 +9,7 @@
    are animated ones. (From a phone's MPO file, only the first image, the photograph, is read.)
 5. Images with more than `MAX_PIXELS` pixels are refused before they are decoded. The limit is
    `MAX_RESIZED` for images that will be resized.
+6. Only `FORMATS` are decoded, whatever a file is called: for PostScript, Pillow runs Ghostscript.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".webp"})
 ENDINGS = ", ".join(sorted(SUFFIXES))
+FORMATS = ("PNG", "JPEG", "BMP", "WEBP")
 GREY = frozenset({"1", "L"})
 WITH_ALPHA = frozenset({"LA", "PA", "RGBA"})
 EIGHT_BITS = GREY | WITH_ALPHA | {"P", "RGB", "RGBX", "CMYK", "YCbCr", "HSV", "LAB"}
@@ -152,7 +154,7 @@ def _open(file: Path) -> Iterator[Image.Image]:
     """Open an image without decoding it. Within the block, Pillow's errors become FileErrors."""
     with readable(file), warnings.catch_warnings():
         warnings.simplefilter("ignore", pillow().DecompressionBombWarning)
-        with pillow().open(file) as image:
+        with pillow().open(file, formats=FORMATS) as image:
             yield image
 
 

@@ -32,7 +32,7 @@ from ..errors import FileError, InputError, mention
 from .classes import in_order, labels_of
 from .image_files import ENDINGS, SUFFIXES, integer_labels, is_grey, read_images, unit_pixels
 from .resizing import ModelConfiguration, Preparation, Resizing
-from .tables import LARGEST, errors_in, in_a_line, kind_of, path_of, rows_of, shortened
+from .tables import LARGEST, check_file, errors_in, in_a_line, kind_of, path_of, rows_of, shortened
 from .user_code import named_by_file
 
 ARRAYS = ("images", "labels")
@@ -129,6 +129,7 @@ def read_npz(file: Path, limit: int | None) -> tuple[Tensor, tuple[int, ...]]:
 
 
 def _read_arrays(file: Path) -> list[NDArray[Any]]:
+    check_file(file, NPZ)
     try:
         with open(file, "rb") as raw:
             stored = np.load(raw, allow_pickle=False)
@@ -139,7 +140,9 @@ def _read_arrays(file: Path) -> list[NDArray[Any]]:
                     return arrays
                 raise ValueError("its entries are not arrays in the .npy format")
     except Exception as error:  # broken, encrypted or large files raise many types
-        raise FileError(f"{file} cannot be read: {in_a_line(error)}", expected=NPZ) from None
+        # NumPy would advise to unpickle it.
+        why = "it is not a NumPy file" if "pickle" in str(error) else in_a_line(error)
+        raise FileError(f"{file} cannot be read: {why}", expected=NPZ) from None
     missing = " or ".join(repr(name) for name in ARRAYS if name not in names)
     present = ", ".join(map(repr, names)) or "none by name"
     raise FileError(f"{file} has no array {missing}: it has {present}", expected=NPZ)

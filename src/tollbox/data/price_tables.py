@@ -31,6 +31,9 @@ def prices_from(text: str, *, growing: bool = False) -> Prices:
         expected = f"a CSV file that exists, with {GROWING}" if growing else either
         raise FileError(f"is {shortened(text)!r}", expected=expected, input="price")
     header = header_of(file)
+    if {"class", "flagged"} <= set(header):
+        expected = f"a CSV file {COLUMNS}, not all three"
+        raise FileError(f"{file} has the columns class and flagged", expected=expected)
     if growing and "class" in header and "flagged" not in header:
         raise FileError(f"{file} has prices per class", expected=GROWING, input="price")
     return _growing(file) if growing or "flagged" in header else _per_class(file)
@@ -48,7 +51,12 @@ def _per_class(file: Path) -> Prices:
 def _growing(file: Path) -> Prices:
     prices: dict[str, float] = {}
     again: int | None = None
+    last = 0
     for where, name, value in _lines(file, "flagged", 1):
+        if name != DEFAULT_ROW and int(name) < last:
+            given = f"flagged answer {name} comes after {last}"
+            raise FileError(given, expected="lines in ascending order", where=where)
+        last = last if name == DEFAULT_ROW else int(name)
         if value.lower() != AGAIN or name == DEFAULT_ROW:
             prices[name] = _price(value, where)
         elif again is None:

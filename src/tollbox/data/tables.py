@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..core.validation import require
-from ..errors import FileError, InputError
+from ..errors import FileError, InputError, text_of
 
 LARGEST = 2**63 - 1
 Format = Literal["csv", "parquet"]
+MOST_BYTES = 2**28
+"""Maximum size of a text file: labels of a few million images."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -61,11 +63,19 @@ def kind_of(
     return "file" if stat.S_ISREG(mode) else "other"
 
 
-def check_file(path: str | Path, expected: str, *, input: str) -> None:
+def check_file(path: str | Path, expected: str, *, input: str = "") -> None:
     kind = kind_of(path, str(path), input=input)
     if kind != "file":
         what = "does not exist" if kind == "nothing" else "is not a file"
         raise FileError(f"{path} {what}", expected=expected, input=input)
+
+
+def check_text(file: Path, expected: str, *, input: str = "") -> None:
+    """Raise FileError unless a text file can be read at once: no device, no pipe, not too large."""
+    check_file(file, expected, input=input)
+    if (size := os.path.getsize(file)) > MOST_BYTES:
+        given, expected = f"{file} has {size:,} bytes", f"{expected}, of at most {MOST_BYTES:,}"
+        raise FileError(given, expected=expected, input=input)
 
 
 def path_of(value: str | os.PathLike[str], name: str) -> Path:
@@ -74,7 +84,7 @@ def path_of(value: str | os.PathLike[str], name: str) -> Path:
 
 
 def read_lines(file: Path, expected: str, *, input: str) -> list[str]:
-    check_file(file, expected, input=input)
+    check_text(file, expected, input=input)
     try:
         with system_errors(f"{file} cannot be read", input=input):
             return file.read_text(encoding="utf-8-sig").splitlines()
@@ -88,7 +98,7 @@ PICKLE_ADVICE = ("allow_pickle", "weights_only", "Weights only load")
 
 def in_a_line(error: BaseException | str) -> str:
     """Return the most informative line of an error: the first, or the last for TorchScript."""
-    text = (getattr(error, "strerror", None) or str(error)).strip().splitlines()
+    text = (getattr(error, "strerror", None) or text_of(error)).strip().splitlines()
     if any(word in line for line in text for word in PICKLE_ADVICE):
         return "it is not plain data, and pickles are not loaded"
     if not text:
@@ -141,6 +151,7 @@ def rows_of(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, tuple[str
 
 
 def _csv_lines(file: Path) -> Iterator[tuple[str, list[str]]]:
+    check_text(file, "a CSV file")
     try:
         with (
             system_errors(f"{file} cannot be read"),

@@ -78,7 +78,9 @@ def imported(name: str, input: str) -> Any:
         raise named_by_file(name, input) or unknown from None
     except AttributeError as error:
         raise InputError(f"is {name!r}: {in_a_line(error)}", input=input) from None
-    except (Exception, SystemExit) as error:  # user code may raise anything
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # user code may raise anything
         given = f"is {name!r}: importing {module} failed: {with_kind(error)}"
         raise InputError(given, input=input) from None
 
@@ -89,7 +91,9 @@ def called(function: Callable[[], Any], name: str, input: str) -> Any:
         return function()
     except InputError:
         raise
-    except (Exception, SystemExit) as error:  # user code may raise anything
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # user code may raise anything
         given = f"is {name!r}: calling it failed: {with_kind(error)}"
         raise InputError(given, input=input) from None
 

@@ -129,7 +129,7 @@ class Engine:
         refusal: Exception | None = None
         more, admitted = True, 0
         while more or self._cell_runs or self._in_flight or self._has_news():
-            if time.monotonic() - self._began > self._execution.time_limit:
+            if time.monotonic() - self._began > float(self._execution.time_limit):
                 self.stop(Stop.TIME_LIMIT)
             if self._stopping is not None:
                 self._end_all(self._stopping)

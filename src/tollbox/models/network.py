@@ -138,7 +138,8 @@ class Network:
             for name, values in (("mean", own.mean), ("std", own.std)):
                 if values is not None:
                     words[name] = ", ".join(f"{value:.9g}" for value in values)
-        classes = None if example is None else self._classes(model, example)
+        size = None if own is None else own.size
+        classes = None if example is None else classes_of(model, example, source.text, size)
         names = self.names
         if names is not None and classes not in (None, len(names)):
             if source.names is not None:
@@ -190,24 +191,38 @@ class Network:
             given = f"takes images of shape ({sides}), but the images are {shape}"
             raise InputError(f"{self.source.text} {given} (channels, height, width)", input="model")
 
-    def _classes(self, model: Model, example: Tensor) -> int | None:
-        """Try the model uncompiled, with one call, since a service may bill each; return the number
-        of classes if it gives logits."""
-        batch = model.sent(example[None].to(model.device).repeat(model.batch or 1, 1, 1, 1))
-        try:
-            output = torch.as_tensor(uncompiled(model.outputs or model.predict)(batch))
-            answer = output if model.outputs is None else labels_of(output)
-            replace(model, predict=lambda _: answer)(batch)
-        except (Exception, SystemExit) as error:  # user code may raise anything
-            what = in_a_line(error) if isinstance(error, ModelFault) else with_kind(error)
-            shape, size = tuple(example.shape), self.preprocessing and self.preprocessing.size
-            expected = "logits (n, classes) or integer labels (n) from images (n, c, h, w)"
-            if size and size != shape[1:]:
-                expected += f" of the size in its configuration, {size[0]} x {size[1]},"
-            tried = f"a batch of {len(batch)} of the given images, of shape {shape}"
-            given = f"{self.source.text} failed on {tried} ({what})"
-            raise InputError(given, expected=f"{expected} in [0,1]", input="model") from None
-        return output.shape[1] if output.ndim == 2 else None
+
+def tried(model: Model, example: Tensor) -> Model:
+    """Return a model with its number of classes, from a trial on one image, uncharged. Only torch
+    networks are tried: a call of anything else may cost something, or be counted."""
+    if model.classes is not None or model.network is None:
+        return model
+    return replace(model, classes=classes_of(model, example, ""))
+
+
+def classes_of(
+    model: Model, example: Tensor, name: str, size: tuple[int, int] | None = None
+) -> int | None:
+    """Try a model uncompiled, with one call, since a service may bill each; return the number of
+    classes if it gives logits. `name` follows "model" in messages; `size` is that of images in its
+    configuration."""
+    batch = model.sent(example[None].to(model.device).repeat(model.batch or 1, 1, 1, 1))
+    try:
+        output = torch.as_tensor(uncompiled(model.outputs or model.predict)(batch))
+        answer = output if model.outputs is None else labels_of(output)
+        replace(model, predict=lambda _: answer)(batch)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # user code may raise anything
+        what = in_a_line(error) if isinstance(error, ModelFault) else with_kind(error)
+        shape, expected = tuple(example.shape), "logits (n, classes) or integer labels (n)"
+        expected += " from images (n, c, h, w)"
+        if size and size != shape[1:]:
+            expected += f" of the size in its configuration, {size[0]} x {size[1]},"
+        tried = f"a batch of {len(batch)} of the given images, of shape {shape}"
+        given = f"{name} failed on {tried} ({what})".strip()
+        raise InputError(given, expected=f"{expected} in [0,1]", input="model") from None
+    return output.shape[1] if output.ndim == 2 else None
 
 
 def _behind(

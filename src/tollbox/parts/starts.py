@@ -1,7 +1,8 @@
 """Starts: first adversarial points. Every failed try costs a flagged answer, so tries are limited.
 
 A problem's start image (`Problem.start_image`, `starts` in `tollbox.run`) takes precedence over all
-of them; a targeted run needs a start image of the target class. A start returns a point or None.
+of them; a targeted run needs a start image of the target class, or a `Pool`. A start returns a
+point or None.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class Start(Protocol):
     """A part that finds an adversarial point to start from.
 
     If that point is at the boundary, the part has a `tolerance`: the maximum distance to the
-    boundary, as a share of the distance to the source.
+    boundary, as a share of the distance to the source. If it may find a point of a target class, it
+    has `finds_targets = True`.
     """
 
     def __call__(self, problem: Problem, /) -> Asking[Iterate | None]:
@@ -121,6 +123,8 @@ class Pool:
 
     images: Tensor
     labels: Tensor | None = None
+
+    finds_targets = True
 
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:
         if self.images.ndim != 4 or self.images.shape[1:] != problem.source.shape:

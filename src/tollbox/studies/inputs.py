@@ -42,7 +42,7 @@ from ..engine.batch import batch_size_for, default_batch_size, trial_batch_size
 from ..errors import FileError, InputError
 from ..model_check import CHECKED_IMAGES, Examined, exact_choice, examine, shapes_of, threads
 from ..models.loading import load_network, open_network
-from ..models.network import Network
+from ..models.network import Network, tried
 from ..models.numerics import DTYPES
 from ..models.pytorch import Running
 from ..models.registry import brings_configuration, files_of
@@ -121,6 +121,9 @@ class StudyInputs:
                 with self.study.reporting(spec=spec):
                     running = Running(spec.mean, spec.std, spec.quantize, dtype, *switches)
                     model = opened.fit(self.images.images[0], running)
+            elif not self.study.execution.metered:
+                with self.study.reporting(spec=spec):
+                    model = tried(model, self.images.images[0])
             self._check_classes(spec, model)
             self.models[spec.name] = replace(model, names=self.images.class_names or None)
         return self.models[spec.name]

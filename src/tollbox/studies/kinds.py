@@ -15,10 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..core.validation import check_whole, require
+from ..core.validation import check_seed, check_whole, require
 from ..data.classes import flagged_classes
 from ..data.resizing import Side
-from ..data.tables import LARGEST
 from ..data.user_code import is_function
 from ..errors import InputError
 from .toml import Item
@@ -172,7 +171,7 @@ CLASSES = Kind("a path, or a list of classes", _classes, "[3, 5]")
 
 def _check_seeds(name: str, seeds: tuple[int, ...]) -> None:
     for place, seed in enumerate(seeds):
-        check_whole("seed", seed, -LARGEST, LARGEST)
+        check_seed("seed", seed)
         if seed in seeds[:place]:
             twice = f"has {seed} twice"
             raise InputError(twice, expected="each once", remedy="leave one out", input=name)

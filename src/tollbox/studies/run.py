@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..core.model import Model
-from ..core.validation import check_flag, check_function, check_seconds, require
+from ..core.validation import check_flag, check_function, checked_seconds, require
 from ..data.tables import path_of
 from ..errors import ModelWarning, TollboxError
 from ..workers.executors import Executor, Job, SameProcess, Stopper, fewer_notice, within_cores
@@ -53,7 +53,7 @@ def run_study(
     *,
     models: Mapping[str, Model] | None = None,
     tell: Tell | None = None,
-    time_limit: float = math.inf,
+    time_limit: float | str = math.inf,
     force_workers: bool = False,
     shard: str | None = None,
     executor: RayWorkers | None = None,
@@ -63,15 +63,15 @@ def run_study(
 
     models: models to use instead of loading them, by their names in the study.
     tell: function that is called with each event (`tollbox.studies.events.Event`).
-    time_limit: seconds after which the run stops; it can be resumed. A model that hangs in this
-        process is not stopped.
+    time_limit: seconds, or text such as "30m", after which the run stops; it can be resumed. A
+        model that hangs in this process is not stopped.
     force_workers: start all processes that the study requests, even if there are fewer cores.
     shard: "K/N" runs part K of N only; `merge_parts` merges all parts into one folder.
     executor: `tb.studies.RayWorkers`, for a Ray cluster instead of processes on this machine.
     trust: load models and surrogates from exported programs and TorchScript, which can run code.
     """
     require(isinstance(study, Study), "study", study, "a tb.Study, as of tb.Study.from_toml")
-    check_seconds("time_limit", time_limit)
+    seconds = checked_seconds("time_limit", time_limit)
     check_function("tell", tell)
     check_flag("force_workers", force_workers)
     check_flag("trust", trust)
@@ -90,7 +90,7 @@ def run_study(
     notice = fewer_notice(study.workers, len(loaded.grid), force_workers, "force_workers=True")
     if notice is not None:
         warnings.warn(notice, stacklevel=2)
-    options = Options(time_limit=time_limit, force_workers=force_workers, trust=trust)
+    options = Options(time_limit=seconds, force_workers=force_workers, trust=trust)
     run_folder(folder, options, tell or (lambda _: None), Stopper(), loaded, cluster=executor)
     return StudyResults(folder, loaded)
 

@@ -23,11 +23,10 @@ from typing import Any
 
 from ..attacks import Preset, described
 from ..core.detector import Detection, RecordedAlarms
-from ..core.goal import Goal
+from ..core.goal import Goal, check_start
 from ..core.limits import Limits
 from ..core.prices import Prices
 from ..core.problem import Attack
-from ..data.goals import check_goal
 from ..data.image_files import SUFFIXES
 from ..data.price_tables import prices_from
 from ..data.resizing import Resizing
@@ -271,7 +270,7 @@ class GoalSpec(schema.GoalTable):
     """The file that lists the flagged classes, if they come from one."""
 
     def __post_init__(self) -> None:
-        check_goal(self.target, self.start)
+        check_start(self.target, self.start)
         self.goal  # noqa: B018  raises if it cannot be reached
 
     @property

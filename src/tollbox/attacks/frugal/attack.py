@@ -110,6 +110,11 @@ class Frugal(Checked):
     metrics = (Metric.L2,)
 
     @property
+    def finds_targets(self) -> bool:
+        """Whether its start may find a point of a target class."""
+        return getattr(self.start, "finds_targets", False)
+
+    @property
     def rows(self) -> int:
         return self.chunk + 2 * LARGEST_BLOCK + 2 * UNWEIGHED_CHUNKS + 16
 
