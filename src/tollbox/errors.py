@@ -20,8 +20,11 @@ from __future__ import annotations
 import copy
 import copyreg
 import difflib
+import os
 import re
+import traceback
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, Self
 
 _MENTION = re.compile("\x00([a-z0-9_]+)\x00")
@@ -102,12 +105,24 @@ class ModelWarning(UserWarning):
     """A warning that a model is not fit to be measured, and why."""
 
 
-UNPRINTABLE = "a message that cannot be printed"
-
-
 def text_of(error: BaseException | str) -> str:
     """Return the message of an error of any type; its own code makes it, and may fail."""
     try:
         return str(error)
     except Exception:
-        return UNPRINTABLE
+        return "a message that cannot be printed"
+
+
+PACKAGES = ("site-packages", "dist-packages", str(Path(__file__).parent))
+"""Parts of the paths of code that is not the user's."""
+
+
+def described(error: BaseException) -> str:
+    """Return an error with its type and its place: the last line of the user's code, if any."""
+    text = f"{type(error).__name__}: {text_of(error)}"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not any(part in frame.filename for part in PACKAGES)]
+    if isinstance(error, TollboxError) or not frames:
+        return text
+    place = (own or frames)[-1]
+    return f"{text} ({os.path.basename(place.filename)}:{place.lineno})"

@@ -169,9 +169,9 @@ class Unprintable(Exception):
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (GeneratorExit("now"), "the model raised GeneratorExit (now)"),
-        (type("Odd", (BaseException,), {})("x"), "the model raised Odd (x)"),
-        (Unprintable(), "the model raised Unprintable (a message that cannot be printed)"),
+        (GeneratorExit("now"), "the model raised GeneratorExit: now (test_hostile_api.py:"),
+        (type("Odd", (BaseException,), {})("x"), "the model raised Odd: x (test_hostile_api.py:"),
+        (Unprintable(), "Unprintable: a message that cannot be printed (test_hostile_api.py:"),
         (
             torch.zeros(1, device="meta"),
             "answered with a tensor on the device meta, without values",

@@ -105,7 +105,8 @@ def test_a_run_that_failed_says_so_first():
     assert results[0].distance_at(2) == math.inf
     assert re.search(rf", 3 failed \(3 because {failure}\), 6 queries", repr(results))
     results = tb.run(fails_here, broken, images, [0] * 3, budget=100)
-    said = rf"3 failed \(3 because the model failed: Unprintable, which cannot be printed {place}"
+    raised = "the model raised Unprintable: a message that cannot be printed"
+    said = rf"3 failed \(3 because the model failed: ModelFault: {raised} {place}"
     assert re.search(said, repr(results))
 
 

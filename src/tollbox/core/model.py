@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import UNPRINTABLE, InputError, ModelFault, text_of
+from ..errors import InputError, ModelFault, described
 from .device import unreadable, usable
 from .goal import numbered
 from .preprocessing import Preprocessing
@@ -129,13 +129,10 @@ class Model:
         """Return what `predict` returns; raise ModelFault for an error that no caller expects."""
         try:
             return self.predict(images)
-        except (KeyboardInterrupt, SystemExit):
+        except (Exception, KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
-            text = text_of(error)
-            if isinstance(error, Exception) and text != UNPRINTABLE:
-                raise
-            raise ModelFault(f"the model raised {type(error).__name__} ({text})") from None
+            raise ModelFault(f"the model raised {described(error)}") from None
 
 
 @dataclass(frozen=True)

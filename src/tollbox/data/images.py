@@ -140,9 +140,7 @@ def _read_arrays(file: Path) -> list[NDArray[Any]]:
                     return arrays
                 raise ValueError("its entries are not arrays in the .npy format")
     except Exception as error:  # broken, encrypted or large files raise many types
-        # NumPy would advise to unpickle it.
-        why = "it is not a NumPy file" if "pickle" in str(error) else in_a_line(error)
-        raise FileError(f"{file} cannot be read: {why}", expected=NPZ) from None
+        raise FileError(f"{file} cannot be read: {in_a_line(error)}", expected=NPZ) from None
     missing = " or ".join(repr(name) for name in ARRAYS if name not in names)
     present = ", ".join(map(repr, names)) or "none by name"
     raise FileError(f"{file} has no array {missing}: it has {present}", expected=NPZ)

@@ -23,8 +23,9 @@ from torch import Tensor
 from ..core.detector import Detector, RecordedAlarms, Session
 from ..core.model import Model
 from ..core.stop import Stop
+from ..errors import described
 from .journal import ALARMS, Answered, History
-from .pending import NO_ALARMS, Alarms, Failure, Pending, described
+from .pending import NO_ALARMS, Alarms, Failure, Pending
 from .settling import Account
 
 if TYPE_CHECKING:

@@ -23,9 +23,10 @@ from ..core.noise import content_hash
 from ..core.problem import BoundedAttack, Problem
 from ..core.result import Result, Step
 from ..core.stop import Stop
+from ..errors import described
 from .alarms import ImageDetector
 from .journal import History
-from .pending import NO_ALARMS, Pending, described
+from .pending import NO_ALARMS, Pending
 from .settling import Account, settle, settle_few
 
 CLEAN = "clean"

@@ -13,11 +13,8 @@
 from __future__ import annotations
 
 import math
-import os
-import traceback
 from bisect import bisect_right
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +24,6 @@ from ..core.ledger import Ledger
 from ..core.limits import Limits
 from ..core.problem import Problem
 from ..core.stop import Stop
-from ..errors import TollboxError
 
 LOOK_AHEAD_DIVISOR = 4
 """After n rows of a run with `until`, the next n / LOOK_AHEAD_DIVISOR are sent together: a long run
@@ -47,24 +43,6 @@ class Failure:
 
     stop: Stop
     reason: str
-
-
-PACKAGES = ("site-packages", "dist-packages", str(Path(__file__).parents[1]))
-"""Parts of the paths of code that is not the user's."""
-
-
-def described(error: BaseException) -> str:
-    """Return an error with its type and its place: the last line of the user's code, if any."""
-    try:
-        text = f"{type(error).__name__}: {error}"
-    except Exception:  # from the error's own __str__
-        text = f"{type(error).__name__}, which cannot be printed"
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not any(part in frame.filename for part in PACKAGES)]
-    if isinstance(error, TollboxError) or not frames:
-        return text
-    place = (own or frames)[-1]
-    return f"{text} ({os.path.basename(place.filename)}:{place.lineno})"
 
 
 class RunState:

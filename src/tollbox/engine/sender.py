@@ -27,10 +27,10 @@ from ..core.metric import Metric
 from ..core.model import Model
 from ..core.problem import Problem
 from ..core.stop import Stop
-from ..errors import ModelFault
+from ..errors import ModelFault, described
 from .batch import InFlightBatch, RowSpan, split, to_host
 from .journal import Labels
-from .pending import Failure, described
+from .pending import Failure
 from .points import LinearPoint, LinearRows, write
 
 COARSEST = 8
