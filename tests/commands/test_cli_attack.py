@@ -704,7 +704,7 @@ def test_two_signals_end_a_model_that_hangs(
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert ended.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[number], ended.stderr
     *_, last = ended.stderr.splitlines()
-    said = "tollbox: interrupted, and the model does not answer: the process was ended."
+    said = "tollbox: interrupted, but the model did not respond, so the process was killed."
     kept = " All recorded answers are kept. Resume with `tollbox resume out`."
     assert last == (said if call == 1 else said + kept)
     assert Path("out").exists() == (call > 1)

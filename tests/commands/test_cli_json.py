@@ -119,7 +119,7 @@ def test_status_of_what_is_not_begun_or_not_there(
         rewrite_record(store, "text", "prices = 3")
     code, out, err = typed(capsys, "status", "out", "--json")
     assert (code, out) == (2, "")
-    assert "its text is not that of its series" in err
+    assert "its study text does not match its series" in err
 
 
 def test_status_does_not_wait_for_torch(study_folder: StudyFolder) -> None:

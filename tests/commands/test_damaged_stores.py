@@ -255,7 +255,7 @@ def test_answers_that_no_run_can_have(folder: Path) -> None:
     longer = zlib.compress(zlib.decompress(packed) + bytes(8))
     for content, words in (
         (codec.pack_answers(late), "rows .* are missing"),
-        (longer, "a batch has other labels than its spans say"),
+        (longer, "the labels of a batch do not match its spans"),
     ):
         forge(folder, "UPDATE batches SET content = ? WHERE id = 5", content)
         with (

@@ -86,7 +86,7 @@ def test_a_goal_for_no_image_tells_nothing():
         (lambda: tb.Goal.leave([True]), "flagged has True"),
         (
             lambda: tb.Goal.leave(range(10**12)),
-            "flagged has more classes: expected at most 1,000,0",
+            "flagged has too many classes: expected at most 1,000,0",
         ),
         (lambda: tb.Goal.leave("dogs"), "flagged is 'dogs'"),
         (lambda: tb.Goal.leave(3), "flagged is 3"),

@@ -174,11 +174,11 @@ class Unprintable(Exception):
         (Unprintable(), "Unprintable: a message that cannot be printed (test_hostile_api.py:"),
         (
             torch.zeros(1, device="meta"),
-            "answered with a tensor on the device meta, without values",
+            "answered with a tensor on the meta device, without values",
         ),
         (
             torch.zeros(1).to_sparse(),
-            "answered with a tensor of torch.sparse_coo: expected a dense",
+            "answered with a tensor with layout torch.sparse_coo: expected a dense",
         ),
     ],
 )

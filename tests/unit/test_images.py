@@ -154,7 +154,7 @@ def test_a_label_file_that_is_too_large(tmp_path: Path) -> None:
     where, table = folder(tmp_path, ["file,label", "a.png,1"])
     with open(table, "ab") as file:
         file.truncate(2**28 + 1)
-    with pytest.raises(FileError, match=r"has 268,435,457 bytes: expected a CSV file, of at most"):
+    with pytest.raises(FileError, match=r"has 268,435,457 bytes: expected a CSV file, at most"):
         load_images(where, table)
 
 

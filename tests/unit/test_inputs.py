@@ -74,16 +74,19 @@ def run(**changes):
         ({"labels": torch.tensor([0.0, 1.0])}, "the label of image 0 is 0.0: expected an integer"),
         ({"labels": [True, False]}, "the label of image 0 is True: expected an integer"),
         ({"labels": torch.tensor([True, True])}, "the label of image 0 is True: expected an int"),
-        ({"labels": torch.zeros(2, device="meta")}, "^labels is a tensor on the device meta"),
+        ({"labels": torch.zeros(2, device="meta")}, "^labels is a tensor on the meta device"),
         (
             {"images": IMAGES.to_sparse()},
-            r"^images is a tensor of torch\.sparse_coo: expected a den",
+            r"^images is a tensor with layout torch\.sparse_coo: expected a den",
         ),
         (
             {"images": [IMAGES[0].to("meta")] * 2},
-            "^image 0 is a tensor on the device meta, without",
+            "^image 0 is a tensor on the meta device, without",
         ),
-        ({"mask": torch.ones(4, 4).bool().to_sparse()}, "^mask is a tensor of torch.sparse_coo"),
+        (
+            {"mask": torch.ones(4, 4).bool().to_sparse()},
+            "^mask is a tensor with layout torch.sparse_coo",
+        ),
         ({"labels": 3}, "labels is 3: expected one label per image"),
         ({"targets": [5]}, "got 1 targets but more images: expected one target per image"),
         ({"targets": [5, 6, 7]}, "got 2 images but more targets: expected one target per"),

@@ -99,7 +99,7 @@ def test_a_run_that_failed_says_so_first():
     results = tb.run(fails_here, model, images, [0] * 3, budget=100)
     place = r"\(test_results.py:\d+\)"
     failure = rf"the attack failed: IndexError: no such row {place}"
-    said = rf"^{failure}; it had reached cost 2, and 100 is above it; run it again"
+    said = rf"^{failure}; the run stopped at cost 2, below 100; fix the cause"
     with pytest.raises(InputError, match=said):
         results[0].distance_at(100)
     assert results[0].distance_at(2) == math.inf

@@ -248,8 +248,8 @@ def test_what_a_partial_audit_says_of_later_costs_is_true(tmp_path: Path) -> Non
     fixed = Criteria.of(epsilon="1.2")
     moving, part = conclude(tmp_path / "out"), conclude(tmp_path / "out", fixed)
     assert part.data["runs"]
-    lower = "the costs at one ε can only become lower"
-    smaller = ", but the results may then be about a smaller ε, at which they are higher."
+    lower = "At the same ε, the costs can only become lower"
+    smaller = ", but the verdict may move to a smaller ε, at which costs are higher."
     assert f"{lower}{smaller}" in " ".join(moving.data["notes"])
     assert f"{lower}." in " ".join(part.data["notes"])
     whole = audit(plane.model(), images, labels, **settings)

@@ -197,9 +197,9 @@ def notes(runs: AuditRuns, data: Mapping[str, Any]) -> list[str]:
             for series, done in runs.left_out
         )
         unfinished = "the image is not" if images["given"] == 1 else "not all images are"
-        include = "Resume the audit to include them: the costs at one ε can only become lower"
+        include = "Resume the audit to include them. At the same ε, the costs can only become lower"
         if len(data["criteria"]["epsilons"]) != 1:
-            include += ", but the results may then be about a smaller ε, at which they are higher"
+            include += ", but the verdict may move to a smaller ε, at which costs are higher"
         sentences.append(f"Not measured, because {unfinished} finished: {names}. {include}.")
     return sentences + failures(runs.runs) + result_notes(results)
 

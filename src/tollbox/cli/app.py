@@ -56,7 +56,7 @@ INSTALL = "--install-completion"
 INSTALL_TEXT = "Install shell completion for commands, options and presets."
 EPILOGUE = (
     "Run `tollbox COMMAND --help` for the options of a command. Exit codes: 0 done, 1 failed, "
-    "2 wrong input, 3 stopped by --time-limit before it was complete, 130 Ctrl-C, 143 SIGTERM."
+    "2 wrong input, 3 stopped early by --time-limit, 130 Ctrl-C, 143 SIGTERM."
 )
 
 

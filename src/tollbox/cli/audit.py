@@ -50,7 +50,8 @@ class AuditOptions(ModelOptions):
     against: Path | None = None
     """Folder of another audit to compare with."""
     trust_code: bool = False
-    """Without --model: run the audit's own function that returns the images, to show them."""
+    """Without --model: to show the images, run the function that the audit names for them. Use it
+    only if you trust the folder."""
     json: Annotated[bool, JSON] = False
 
 

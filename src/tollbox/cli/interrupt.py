@@ -25,7 +25,7 @@ from .output import INTERRUPTED, TERMINATED, say
 
 WAKE_SECONDS, WAKE_TIMES = 0.2, 10
 GRACE_SECONDS = 5.0
-HANGS = "interrupted, and the model does not answer: the process was ended"
+HANGS = "interrupted, but the model did not respond, so the process was killed"
 
 
 class Terminated(KeyboardInterrupt):

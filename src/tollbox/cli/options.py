@@ -69,9 +69,9 @@ else:
 
 Folder = Annotated[Path, Parameter(help="The folder of the results: the one that was --out.")]
 FORCE_HELP = "Start as many processes as `workers` says, even if there are fewer cores."
-TIME_HELP = "Time after which the run stops, such as 90s, 8m or 1h30m; the exit code is then 3."
+TIME_HELP = "Time after which the run stops, such as 90s, 8m or 1h30m; exit code 3 if unfinished."
 TRUST_HELP = (
-    "Load .pt2 and TorchScript files, which can run code. Give it only for files that you trust."
+    "Load .pt2 and TorchScript files, which can run code. Use it only for files that you trust."
 )
 SEED_HELP = "Seed of the random numbers."
 

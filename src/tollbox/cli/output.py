@@ -112,7 +112,7 @@ def visible(text: str) -> str:
 
 
 def console(stderr: bool = False) -> Console:
-    """Return a console that prints text as it is, without its control characters."""
+    """Return a console that prints text literally, with its control characters escaped."""
     return PlainConsole(stderr=stderr, highlight=False, markup=False, emoji=False)
 
 
@@ -167,7 +167,7 @@ def preparing(limit: float) -> Iterator[None]:
 
     def give_up() -> None:
         try:
-            say(f"time limit reached before the run: no model answered within {limit:g} s.")
+            say(f"time limit reached before the run started: no answer within {limit:g} s.")
         finally:
             os._exit(FAILED)
 

@@ -30,7 +30,7 @@ class ReportOptions:
     """CSV with the columns image (its hash) and distance: distances known to be reachable, used for
     O in the ranking."""
     trust_code: bool = False
-    """Run the study's own function that returns the images, for the gallery. Use it only if you
+    """For the gallery, run the function that the study names for its images. Use it only if you
     trust the folder."""
 
 

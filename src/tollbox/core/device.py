@@ -64,8 +64,8 @@ def unreadable(value: Any) -> str:
     if not isinstance(value, Tensor):
         return ""
     if value.device.type == "meta":
-        return "on the device meta, without values"
-    return "" if value.layout == torch.strided else f"of {value.layout}"
+        return "on the meta device, without values"
+    return "" if value.layout == torch.strided else f"with layout {value.layout}"
 
 
 def check_readable(value: Any, name: str) -> None:

@@ -127,7 +127,7 @@ def _checked(labels: Any) -> frozenset[int]:
     require(several, "flagged", labels, "a set of classes, as {151, 152}")
     listed = list(islice(labels, MOST_CLASSES + 1))
     expect(bool(listed), "is empty", "at least one class", input="flagged")
-    given, expected = "has more classes", f"at most {MOST_CLASSES:,}"
+    given, expected = "has too many classes", f"at most {MOST_CLASSES:,}"
     expect(len(listed) <= MOST_CLASSES, given, expected, input="flagged")
     allowed, expected = whole(0), "classes as whole numbers, 0 or more"
     for label in listed:

@@ -185,8 +185,8 @@ class Result:
         known = self.known_up_to(by)
         if value > known and self.stop.failed:
             raise InputError(
-                f"{self.failure}; it had reached {by} {known:g}, and {value:g} is above it",
-                remedy="run it again without the failure to know what it would have reached",
+                f"{self.failure}; the run stopped at {by} {known:g}, below {value:g}",
+                remedy="fix the cause and run it again",
             )
         if value > known:
             raise InputError(

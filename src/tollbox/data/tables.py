@@ -74,7 +74,7 @@ def check_text(file: Path, expected: str, *, input: str = "") -> None:
     """Raise FileError unless a text file can be read at once: no device, no pipe, not too large."""
     check_file(file, expected, input=input)
     if (size := os.path.getsize(file)) > MOST_BYTES:
-        given, expected = f"{file} has {size:,} bytes", f"{expected}, of at most {MOST_BYTES:,}"
+        given, expected = f"{file} has {size:,} bytes", f"{expected}, at most {MOST_BYTES:,} bytes"
         raise FileError(given, expected=expected, input=input)
 
 

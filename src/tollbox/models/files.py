@@ -47,9 +47,9 @@ def load_file(source: Source) -> Network:
     if not source.trust:
         kind = "an exported program" if program else "TorchScript"
         raise FileError(
-            f"{file} is {kind}, and torch may run code from such a file",
+            f"{file} is {kind}, which can run code",
             expected=f"a model that runs no code ({', '.join(SAFE)})",
-            remedy="if you trust the file, give --trust-model (in Python: trust=True)",
+            remedy="if you trust the file, set --trust-model (trust=True in Python)",
             input="model",
         )
     try:

@@ -92,7 +92,7 @@ class StudyResults(StudyStatus):
         series = tuple(each.named(study) for each in self.grid.series)
         then = [*record.models, *record.attacks], record.series, record.width
         if (names, series, self.grid.width) != then:
-            raise damaged(self.stores[0].path, "its text is not that of its cells")
+            raise damaged(self.stores[0].path, "its study text does not match its cells")
 
     def cost_at(self, price: float, flagged: int, queries: int, alarms: int) -> float:
         """Return what answers and alarms would have cost at c* = price."""

@@ -337,8 +337,8 @@ class StudyTable(Table):
     )
     retries: int = key(
         whole("3", 0, MOST_RETRIES),
-        "Times that a failed call of the model is repeated, after 1, 2, 4, ... s; a service may "
-        "bill failed calls.",
+        "Maximum number of times to repeat a failed call of the model, after 1, 2, 4, ... s; a "
+        "service may bill failed calls.",
         0,
     )
     one_shape: bool = key(FLAG, "Use one batch shape instead of a few.", False)

@@ -80,7 +80,7 @@ class StudyStatus:
             most = max((place for places in kept.of_model.values() for place in places), default=0)
             counts |= {0} if most >= len(self.images) else set()
         if 0 in counts or len(counts) > 1 or self.record.width % counts.pop():
-            raise damaged(self.stores[0].path, "its images are not those of its cells")
+            raise damaged(self.stores[0].path, "its images do not match its cells")
 
     def __enter__(self) -> Self:
         return self
@@ -158,7 +158,7 @@ class StudyStatus:
             prices = []
         keys = [*itertools.product(self.record.models, self.record.attacks, prices)]
         if len(keys) != len(self.record.series):
-            raise damaged(self.stores[0].path, "its text is not that of its series")
+            raise damaged(self.stores[0].path, "its study text does not match its series")
         return keys
 
     @property

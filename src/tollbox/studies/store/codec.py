@@ -109,7 +109,7 @@ def unpack_answers(content: bytes, cells: NDArray[np.int64] | None = None) -> It
     labels = np.frombuffer(plain, "<i8", -1, 8 + 48 * count).astype(np.int64)
     ends = np.cumsum(head[:, 4])
     if not count or (head[:, 1:] < [0, ALARMS, 0, 1]).any() or ends[-1] != len(labels):
-        raise ValueError("a batch has other labels than its spans say")
+        raise ValueError("the labels of a batch do not match its spans")
     chosen = range(count) if cells is None else np.nonzero(np.isin(head[:, 0], cells))[0]
     for span in chosen:
         cell, ask, run, first, rows = head[span].tolist()

@@ -183,7 +183,7 @@ class Store:
         if content is None:
             return None
         if content[:8] != codec.checksum(self._key, name, cell, content[8:]):
-            raise damaged(self.path, f"{name} of cell {cell} was changed")
+            raise damaged(self.path, f"column {name} of cell {cell} was changed")
         return content[8:]
 
     def _write(self, table: str, *rows: Sequence[Any], **blobs: bytes | None) -> None:
