@@ -58,8 +58,8 @@ TO_RESUME = (
     "All that was recorded before is safe: free some space, or fix what is wrong, and resume with "
     "`tollbox resume`."
 )
-PROBE = "SELECT COUNT(*) FROM about"
-"""Statement that fails unless the file can be read."""
+PROBE = "SELECT COUNT(*) FROM sqlite_master"
+"""Statement that fails unless the file can be read; it runs no view of the file."""
 BUSY_SECONDS = 30.0
 """Time that a connection waits for the commit of another one."""
 
@@ -119,7 +119,7 @@ def reading(path: Path) -> Iterator[None]:
             expected="the complete file of a study",
             remedy=RESTORE_COPY,
         ) from None
-    except InputError:
+    except FileError:
         raise
     except DAMAGE as error:
         raise damaged(path, f"{type(error).__name__}: {error}") from None
