@@ -103,6 +103,19 @@ def test_a_shard_that_is_not_of_the_folder(folder: Path, refused: Refused) -> No
     refused("shard-1.sqlite is not of the study in this folder; remove it, and join parts with")
 
 
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_a_linked_shard_is_read_and_not_written(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], link: Callable[..., None]
+) -> None:
+    """Each name would have a lock of its own, so that two processes could write to one file."""
+    other = tmp_path / "other"
+    other.mkdir()
+    link(folder / "shard-0.sqlite", other / "shard-0.sqlite")
+    assert typed("status", other) == 0
+    assert typed("resume", other) == 2
+    assert "is a link to a file elsewhere; replace it by a copy" in capsys.readouterr().err
+
+
 def test_a_view_is_not_run(folder: Path, refused: Refused) -> None:
     """A view without an end would make every command wait forever."""
     rows = "WITH RECURSIVE t(key) AS (SELECT 1 UNION ALL SELECT 1 FROM t LIMIT 40000000)"

@@ -207,7 +207,10 @@ def _connection(path: Path, mode: str, *statements: str) -> sqlite3.Connection:
 
 
 def lock(path: Path) -> int:
-    """Lock a shard's file for writing; the handle holds the lock until it is closed."""
+    """Lock a shard's file for writing; the handle holds the lock until it is closed. A file with
+    several names would have several locks, and is refused."""
+    if path.is_symlink() or path.stat().st_nlink > 1:
+        raise FileError(f"{path} is a link to a file elsewhere", remedy="replace it by a copy")
     try:
         handle = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
