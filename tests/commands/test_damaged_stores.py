@@ -499,6 +499,16 @@ def test_an_audit_that_is_read_again_runs_no_code(
             rewrite_record(store, "settings", {"audit": {**settings, "shape": shape}})
             assert typed("audit", "--out", out) == 2
         rewrite_record(store, "settings", {"audit": settings})
+    for name in ("audit.html", "audit.json"):
+        (out / name).rename(out / "kept")
+        for precious in (tmp_path / "precious", tmp_path / "none"):
+            (tmp_path / "precious").write_text("precious")
+            (out / name).symlink_to(precious)
+            assert typed("audit", "--out", out) == 2
+            assert (tmp_path / "precious").read_text() == "precious"
+            assert not (tmp_path / "none").exists()
+            (out / name).unlink()
+        (out / "kept").rename(out / name)
     receive(monkeypatch, out, marker)
     assert typed("audit", "--out", out, "--worth", "5", "--against", out) == 0
     assert "the images come from received:images" in (out / "audit.html").read_text()
