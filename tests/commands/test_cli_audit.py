@@ -114,6 +114,7 @@ def test_a_model_that_is_always_wrong(
         (["--out", "out", "--budget", "9000"], "--budget is given, and --model is not"),
         (["--out", "out", "--model", "{net}", *ARGUMENTS, "--against", "x"], "x is not a folder"),
         (["--out", "none"], "--model is not given, and there is no none: expected --model and"),
+        (["--out", "n" * 300], "nnn cannot be read: File name too long"),
         (["--out", "out", "--worth", "0"], "--worth is 0"),
         (["--out", "out", "--epsilon", "4/256"], "--epsilon has '4/256'"),
         (["--out", "out", "--policy", "none.csv"], "--policy is 'none.csv'"),

@@ -225,6 +225,18 @@ def test_an_edited_study_is_told_wherever_one_stands(case: Case) -> None:
     assert contents(case.out) == contents(case.folder / "whole")
 
 
+@pytest.mark.parametrize("where", ["study\0.toml", "\ud800.toml", "pipe", "zeros"])
+def test_a_study_file_that_cannot_be_read_is_not_compared(case: Case, where: str) -> None:
+    case.half()
+    os.mkfifo(case.folder / "pipe")
+    (case.folder / "zeros").symlink_to("/dev/zero")
+    with Store(case.out / "shard-0.sqlite", write=True) as store:
+        rewrite_record(store, "where", where)
+    signal.alarm(60)  # ends the tests rather than hang
+    assert "was edited" not in case.goes_on()
+    signal.alarm(0)
+
+
 def test_changed_and_missing_images(case: Case) -> None:
     case.half()
     file = case.folder / "images.npz"

@@ -8,6 +8,7 @@ import shutil
 import signal
 import sqlite3
 import sys
+import time
 import zlib
 from collections.abc import Callable
 from contextlib import closing
@@ -94,6 +95,45 @@ def test_a_shard_copied_over_another(folder: Path, refused: Refused) -> None:
     assert not end.value.code
     shutil.copy(folder / "shard-0.sqlite", folder / "shard-1.sqlite")
     refused("shard-1.sqlite holds shard 0 of a study: expected shard 1; restore it")
+
+
+def test_a_shard_that_is_not_of_the_folder(folder: Path, refused: Refused) -> None:
+    """As if parts were joined by copying their files into one folder."""
+    shutil.copy(folder / "shard-0.sqlite", folder / "shard-1.sqlite")
+    refused("shard-1.sqlite is not of the study in this folder; remove it, and join parts with")
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_a_linked_shard_is_read_and_not_written(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], link: Callable[..., None]
+) -> None:
+    """Each name would have a lock of its own, so that two processes could write to one file."""
+    other = tmp_path / "other"
+    other.mkdir()
+    link(folder / "shard-0.sqlite", other / "shard-0.sqlite")
+    assert typed("status", other) == 0
+    assert typed("resume", other) == 2
+    assert "is a link to a file elsewhere; replace it by a copy" in capsys.readouterr().err
+
+
+def test_a_view_is_not_run(folder: Path, refused: Refused) -> None:
+    """A view without an end would make every command wait forever."""
+    rows = "WITH RECURSIVE t(key) AS (SELECT 1 UNION ALL SELECT 1 FROM t LIMIT 40000000)"
+    edit(folder, "DROP TABLE about")
+    edit(folder, f"CREATE VIEW about AS {rows} SELECT key, key AS value, key AS checksum FROM t")
+    start = time.perf_counter()
+    refused("its tables are not those of a study", commands=("status",))
+    assert time.perf_counter() - start < 2
+
+
+@pytest.mark.parametrize("prices", ["[1979-05-27, 1979-05-28]", "[[1], [3]]", "[" * 5000])
+def test_prices_that_no_study_has(
+    folder: Path, capsys: pytest.CaptureFixture[str], prices: str
+) -> None:
+    text = json.dumps(PARTIAL.replace("[1, 3]", prices))
+    forge(folder, "UPDATE about SET value = ? WHERE key = 'text'", text)
+    assert typed("status", folder, "--json") == 2
+    assert "damaged (its text is not that of its series)" in capsys.readouterr().err
 
 
 def test_shards_of_two_studies(folder: Path, refused: Refused) -> None:
@@ -287,9 +327,8 @@ def test_content_that_grows_beyond_measure(
 )
 def test_a_record_of_another_type(folder: Path, refused: Refused, key: str) -> None:
     for value in (-1, [0], {"net": 3}, True):
-        if (key, value) != ("shape", [0]):
-            forge(folder, "UPDATE about SET value = ? WHERE key = ?", json.dumps(value), key)
-            refused("shard-0.sqlite is damaged", commands=("status", "export"))
+        forge(folder, "UPDATE about SET value = ? WHERE key = ?", json.dumps(value), key)
+        refused("shard-0.sqlite is damaged", commands=("status", "export"))
 
 
 @pytest.mark.parametrize(
@@ -308,6 +347,8 @@ def test_a_record_of_another_type(folder: Path, refused: Refused, key: str) -> N
         ("width", 2 * 10**30),
         ("text", PARTIAL.replace("[1, 3]", "[1, 3, 9]")),
         ("images", 3),
+        ("shape", [3, 2**40, 1]),
+        ("resizing", {"resize": None, "crop": None, "interpolation": "silk"}),
     ],
 )
 def test_a_record_that_does_not_fit(folder: Path, refused: Refused, key: str, value: Any) -> None:
@@ -454,7 +495,20 @@ def test_an_audit_that_is_read_again_runs_no_code(
         for key in settings:
             rewrite_record(store, "settings", {"audit": {**settings, key: ["x"]}})
             assert typed("audit", "--out", out) == 2
+        for shape in ([0, 28, 28], [1, 28], [10**200, 10**200]):
+            rewrite_record(store, "settings", {"audit": {**settings, "shape": shape}})
+            assert typed("audit", "--out", out) == 2
         rewrite_record(store, "settings", {"audit": settings})
+    for name in ("audit.html", "audit.json"):
+        (out / name).rename(out / "kept")
+        for precious in (tmp_path / "precious", tmp_path / "none"):
+            (tmp_path / "precious").write_text("precious")
+            (out / name).symlink_to(precious)
+            assert typed("audit", "--out", out) == 2
+            assert (tmp_path / "precious").read_text() == "precious"
+            assert not (tmp_path / "none").exists()
+            (out / name).unlink()
+        (out / "kept").rename(out / name)
     receive(monkeypatch, out, marker)
     assert typed("audit", "--out", out, "--worth", "5", "--against", out) == 0
     assert "the images come from received:images" in (out / "audit.html").read_text()

@@ -227,6 +227,7 @@ MISTAKES: list[tuple[list[str], list[str]]] = [
     (["table-1", "--out", "o", "--labels", "l.csv"], ["--labels is given without --images"]),
     (["clip", "--scale", "small", "--out", "o", "--images", "."], ["the images are built in"]),
     (["clip", "--scale", "small", "--out", "o", "--limit", "0"], ["--limit is 0"]),
+    (["clip", "--scale", "small", "--out", "n" * 300], ["nnn cannot be read: File name too long"]),
     (["clip", "--scale", "small", "--out", "full"], ["--out full is not empty (it has a.txt)"]),
 ]
 

@@ -215,6 +215,7 @@ def conclude(
     memory; `other` is the folder of an audit to compare with. `trust_code` is as in `StudyResults`.
     """
     check_replaceable(folder / PAGE, GENERATOR)
+    check_replaceable(folder / ANSWERS, b'{\n "format"')
     with ExitStack() as opened:
         results = opened.enter_context(StudyResults(folder, loaded, trust_code=trust_code))
         runs = AuditRuns.of(results)

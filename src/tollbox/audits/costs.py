@@ -162,7 +162,8 @@ class AuditRuns:
         settings = results.record.settings[SETTINGS]
         with reading(results.stores[0].path):  # raises if values have other types
             from_json(float, settings["budget"])
-            from_json(tuple[int, ...], settings["shape"])
+            if from_json(tuple[int, ...], settings["shape"]) != results.record.shape:
+                raise ValueError("its shape is not that of its images")
             Criteria.from_json(settings["criteria"])
         all_series, status, width = series_of(results), results.status(), results.grid.width
         done = {each.series: status[each.series.number].done for each in all_series}

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from ..data.tables import kind_of
 from ..errors import InputError, mention
 from .options import TIME_HELP, ModelOptions, option, seconds
 from .output import JSON, json_text, preparing, write
@@ -106,7 +107,7 @@ def _check_asked(options: AuditOptions) -> None:
             expected = f"{both}, or neither to read one that is recorded"
             given = f"is given, and {mention('model')} is not"
             raise InputError(given, expected=expected, input=each.name)
-    if not options.out.exists():
+    if kind_of(options.out, str(options.out), input="out") == "nothing":
         expected = f"{both}, or the folder of one that is recorded"
         given = f"is not given, and there is no {options.out}"
         raise InputError(given, expected=expected, input="model")

@@ -105,14 +105,12 @@ def paper(name: Name = None, /, options: PaperOptions = PaperOptions()) -> int: 
 
 def _check_images(each: Experiment, options: PaperOptions, out: Path) -> None:
     """Raise InputError if images or labels are missing or not needed, or images do not exist."""
-    from ..studies.store.store import shard_path
-
     images, labels, small = options.images, options.labels, options.scale == Scale.SMALL
     if images is None:
         if labels is not None:
             given = f"is given without {mention('images')}"
             raise InputError(given, expected="both, or neither", input="labels")
-        if not small and not shard_path(out, 0).is_file():
+        if not small and not _has_study(out):
             given = f"is not given: at the paper's scale {each.name} needs {IMAGES}"
             remedy = f"with {mention('scale')} small it needs nothing"
             raise InputError(given, remedy=remedy, input="images")
@@ -140,11 +138,10 @@ def _one(each: Experiment, options: PaperOptions, out: Path) -> int:
     from ..studies.events import Options
     from ..studies.inputs import load
     from ..studies.results import StudyResults
-    from ..studies.store.store import shard_path
     from .study_run import keeping, run_left, say_end
 
     loaded, code = None, 0
-    if shard_path(out, 0).is_file():
+    if _has_study(out):
         _check_same(each, options, out)
     else:
         check_free(out)
@@ -172,6 +169,12 @@ def _one(each: Experiment, options: PaperOptions, out: Path) -> int:
             stage.commit()
     write(f"{each.place} is in {out}: {', '.join(sorted(names))}.")
     return code
+
+
+def _has_study(out: Path) -> bool:
+    from ..studies.store.store import shard_path
+
+    return kind_of(shard_path(out, 0), str(out), input="out") == "file"
 
 
 def _check_same(each: Experiment, options: PaperOptions, out: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cyclopts import Parameter
 
+from ..errors import FileError
 from .options import Folder, RunningOptions, seconds
 
 if TYPE_CHECKING:
@@ -62,11 +63,12 @@ def resume(folder: Folder, /, options: ResumeOptions = ResumeOptions()) -> int: 
 def _describe_edit(record: StudyRecord) -> str | None:
     """Return a notice if the study file has changed since the study was created; else None."""
     from ..studies.store.record import first_difference
+    from ..studies.toml import read_text
 
     path = record.folder / Path(record.where).name  # independent of the current folder
     try:
-        now = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError):
+        now = read_text(path)
+    except FileError:
         return None
     line = first_difference(record.text, now.removeprefix("\ufeff"))
     if line is None:

@@ -56,7 +56,7 @@ def check_free(
 def check_replaceable(file: Path, mark: bytes) -> None:
     """Raise InputError unless `file` is new, is empty, or has tollbox's `mark` near its start."""
     kind = kind_of(file, str(file), input="out")
-    if kind == "nothing":
+    if kind == "nothing" and not os.path.islink(file):  # a received folder may have any link
         return
     if kind == "file":
         with system_errors(f"{file} cannot be read", input="out"), open(file, "rb") as stored:

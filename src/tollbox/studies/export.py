@@ -66,7 +66,7 @@ def check_folder(results: StudyResults, folder: Path) -> None:
     try:
         marker = json.loads((folder / MARKER).read_text(encoding="utf-8"))
         same = marker["identity"] == _identity(results)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         same = False
     if not same:
         raise InputError(

@@ -19,7 +19,7 @@ from ..core.metric import Metric
 from ..core.stop import Stop
 from ..data.tables import path_of
 from .store.codec import End
-from .store.connection import damaged, lock_holder
+from .store.connection import DAMAGE, damaged, lock_holder
 from .store.record import per_model
 from .store.store import open_shards
 
@@ -154,10 +154,11 @@ class StudyStatus:
         try:
             entries = tomllib.loads(self.record.text)["prices"]
             prices = [entry["ratio"] if isinstance(entry, dict) else entry for entry in entries]
-        except (ValueError, KeyError, TypeError):
+        except DAMAGE:
             prices = []
         keys = [*itertools.product(self.record.models, self.record.attacks, prices)]
-        if len(keys) != len(self.record.series):
+        known = all(isinstance(price, int | float | str) for price in prices)
+        if not known or len(keys) != len(self.record.series):
             raise damaged(self.stores[0].path, "its study text does not match its series")
         return keys
 

@@ -58,8 +58,8 @@ TO_RESUME = (
     "All that was recorded before is safe: free some space, or fix what is wrong, and resume with "
     "`tollbox resume`."
 )
-PROBE = "SELECT COUNT(*) FROM about"
-"""Statement that fails unless the file can be read."""
+PROBE = "SELECT COUNT(*) FROM sqlite_master"
+"""Statement that fails unless the file can be read; it runs no view of the file."""
 BUSY_SECONDS = 30.0
 """Time that a connection waits for the commit of another one."""
 
@@ -119,7 +119,7 @@ def reading(path: Path) -> Iterator[None]:
             expected="the complete file of a study",
             remedy=RESTORE_COPY,
         ) from None
-    except InputError:
+    except FileError:
         raise
     except DAMAGE as error:
         raise damaged(path, f"{type(error).__name__}: {error}") from None
@@ -207,7 +207,10 @@ def _connection(path: Path, mode: str, *statements: str) -> sqlite3.Connection:
 
 
 def lock(path: Path) -> int:
-    """Lock a shard's file for writing; the handle holds the lock until it is closed."""
+    """Lock a shard's file for writing; the handle holds the lock until it is closed. A file with
+    several names would have several locks, and is refused."""
+    if path.is_symlink() or path.stat().st_nlink > 1:
+        raise FileError(f"{path} is a link to a file elsewhere", remedy="replace it by a copy")
     try:
         handle = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:

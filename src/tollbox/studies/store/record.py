@@ -203,6 +203,8 @@ class StudyRecord:
             return f"its shard is {self.shard}"
         if not (1 <= self.width < 2**40 and self.models) or len(self.series) % len(self.models):
             return f"it has {len(self.series)} series of {self.width} cells"
+        if not all(1 <= length < 2**31 for length in self.shape or ()):
+            return f"its images have the shape {self.shape}"
         return None
 
     @property

@@ -371,17 +371,22 @@ def shard_path(folder: Path, number: int) -> Path:
 
 def read_record(folder: Path) -> StudyRecord | None:
     """Return the record in a folder's first shard; None if the folder has no study."""
-    try:
-        found = [PATTERN.fullmatch(name) for name in os.listdir(folder)]
-    except (FileNotFoundError, NotADirectoryError, ValueError):  # a NUL in the name
-        return None
-    except OSError as error:
-        raise FileError(f"{folder} cannot be read: {error.strerror}") from None
-    numbers = [int(match[1]) for match in found if match is not None]
+    numbers = _numbers(folder)
     if not numbers:
         return None
     with Store(shard_path(folder, min(numbers)), write=False) as store:
         return store.study
+
+
+def _numbers(folder: Path) -> list[int]:
+    """Return the numbers of the shards whose files are in a folder."""
+    try:
+        found = [PATTERN.fullmatch(name) for name in os.listdir(folder)]
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # a NUL in the name
+        return []
+    except OSError as error:
+        raise FileError(f"{folder} cannot be read: {error.strerror}") from None
+    return [int(match[1]) for match in found if match is not None]
 
 
 def open_shards(folder: Path, opened: ExitStack) -> list[Store]:
@@ -391,6 +396,10 @@ def open_shards(folder: Path, opened: ExitStack) -> list[Store]:
     record = read_record(folder)
     if record is None:
         raise FileError(f"{folder} has no study", expected=MADE_BY_RUN)
+    foreign = [number for number in _numbers(folder) if number not in record.folder_shards]
+    for number in foreign[:1]:
+        given = f"{shard_path(folder, number)} is not of the study in this folder"
+        raise FileError(given, remedy="remove it, and join parts with `tollbox merge`")
     stores = []
     for number in record.folder_shards:
         stores.append(opened.enter_context(Store(shard_path(folder, number), write=False)))
