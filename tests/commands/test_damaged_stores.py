@@ -133,7 +133,7 @@ def test_prices_that_no_study_has(
     text = json.dumps(PARTIAL.replace("[1, 3]", prices))
     forge(folder, "UPDATE about SET value = ? WHERE key = 'text'", text)
     assert typed("status", folder, "--json") == 2
-    assert "damaged (its text is not that of its series)" in capsys.readouterr().err
+    assert "damaged (its study text does not match its series)" in capsys.readouterr().err
 
 
 def test_shards_of_two_studies(folder: Path, refused: Refused) -> None:
