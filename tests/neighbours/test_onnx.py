@@ -217,7 +217,7 @@ def test_the_time_limit_ends_an_endless_model(tmp_path: Path, tollbox: Any) -> N
     np.savez(tmp_path / "set.npz", images=np.zeros((1, 3, 32, 32)), labels=[0])
     done = tollbox(
         *("attack", "--model", "net.onnx", "--images", "set.npz", "--budget", "10"),
-        *("--time-limit", "1", "--out", "out"),
+        *("--time-limit", "1s", "--out", "out"),
     )
     assert done.returncode == 1
     assert "time limit reached before the run: no model answered within 1 s" in done.stderr
