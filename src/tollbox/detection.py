@@ -28,11 +28,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from .core.cell import check_image
 from .core.detector import BenignStats, Detection, Detector, Session, Sessions, check_detector_type
-from .core.model import Model
+from .core.model import Model, as_model
 from .core.noise import content_hash
-from .core.validation import check_whole, is_number, require
+from .core.validation import check_seed, check_whole, is_number, require
 from .engine.alarms import DIGITS, as_alarms
+from .errors import described
 
 __all__ = [
     "BenignStats",
@@ -101,6 +103,7 @@ def check_detector(detector: Detector, rows: Tensor, seed: int = 0) -> list[str]
     check_detector_type(detector)
     valid = isinstance(rows, Tensor) and rows.ndim == 4 and len(rows) > 1
     require(valid, "rows", rows, "a tensor (n, c, h, w) with two rows or more")
+    check_seed("seed", seed)
     chance, kept, faults = random.Random(seed), rows.clone(), list[str]()
 
     def said(sizes: list[int]) -> Tensor:
@@ -109,25 +112,28 @@ def check_detector(detector: Detector, rows: Tensor, seed: int = 0) -> list[str]
 
     try:
         whole = said([len(rows)])
-    except Exception as error:
-        return [f"fails on {len(rows)} rows: {type(error).__name__}: {error}"]
+    except (Exception, SystemExit) as error:
+        return [f"fails on {len(rows)} rows: {described(error)}"]
     for sizes in ([1] * len(rows), *(_split(len(rows), chance) for _ in range(SPLITS))):
         some = ", ".join(map(str, sizes[:6])) + (", ..." if len(sizes) > 6 else "")
         try:
             again = said(sizes)
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-            faults.append(f"fails when rows come {some} at a time: {reason}")
+        except (Exception, SystemExit) as error:
+            faults.append(f"fails when rows come {some} at a time: {described(error)}")
             break
         if not torch.equal(again, whole):
             row = int((again != whole).int().argmax())
             faults.append(f"answers row {row} differently when rows come {some} at a time")
             break
-    one, other = detector.begin(1), detector.begin(2)
-    first, _, rest = one(rows[:1]), other(rows.flip(0)), one(rows[1:])
-    again = torch.cat([torch.as_tensor(answers).cpu() for answers in (first, rest)])
-    if not torch.equal(again, whole):
-        faults.append("answers differently when it sees another image at the same time")
+    try:
+        one, other = detector.begin(1), detector.begin(2)
+        first, between, rest = one(rows[:1]), other(rows.flip(0)), one(rows[1:])
+        as_alarms(between, len(rows))
+        again = torch.cat([as_alarms(first, 1).cpu(), as_alarms(rest, len(rows) - 1).cpu()])
+        if not torch.equal(again, whole):
+            faults.append("answers differently when it sees another image at the same time")
+    except (Exception, SystemExit) as error:
+        faults.append(f"fails when it sees another image at the same time: {described(error)}")
     if not torch.equal(rows, kept):
         faults.append("changes the rows that it sees")
     return faults
@@ -143,9 +149,13 @@ def benign_panel(
 ) -> BenignStats:
     """Count the alarms of a detector on harmless queries about images (c, h, w) in [0,1], in the
     form in which they would be sent to `model`."""
-    kinds, missing = dict(KINDS), list[str]()
+    check_detector_type(detector)
+    require(isinstance(images, Iterable), "images", images, "images (c, h, w)")
+    check_seed("seed", seed)
+    model, kinds, missing = as_model(model), dict(KINDS), list[str]()
     found = dict.fromkeys(kinds, Sessions())
-    for image in images:
+    for place, image in enumerate(images):
+        check_image(image, f"image {place}")
         reason = _no_jpeg(image)
         if reason and kinds.pop("recompressed", None) is not None:
             del found["recompressed"]
@@ -158,8 +168,10 @@ def benign_panel(
             rows = model.sent(session.to(model.device, model.dtype))
             try:
                 said = as_alarms(detector.begin(number)(rows), len(rows)).cpu()
-            except (Exception, SystemExit) as error:  # from the user's code
-                failed = f"the detector failed on it: {type(error).__name__}: {error}"
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # from the user's code
+                failed = f"the detector failed on it: {described(error)}"
                 return BenignStats(found, (*missing, failed))
             alarms = int(said.sum())
             found[name] += Sessions(1, int(alarms > 0), len(rows), alarms)

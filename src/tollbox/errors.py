@@ -109,7 +109,7 @@ def text_of(error: BaseException | str) -> str:
     """Return the message of an error of any type; its own code makes it, and may fail."""
     try:
         return str(error)
-    except Exception:
+    except (Exception, SystemExit):
         return "a message that cannot be printed"
 
 

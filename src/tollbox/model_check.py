@@ -26,7 +26,7 @@ from .core.model import LAYOUTS, Model, as_model, labels_of
 from .core.validation import check_whole, expect
 from .engine.batch import default_batch_size
 from .engine.sender import Sender
-from .errors import InputError, mention
+from .errors import InputError, described, mention
 
 CHECKED_IMAGES = 8
 """Number of images that a model is checked on before a run."""
@@ -84,8 +84,8 @@ def examine(
             changed[kind] = max(labels, changed.get(kind, 0))
             if hasty:
                 break
-    except Exception as error:
-        failure = f"The model failed on a batch: {type(error).__name__}: {error}"
+    except (Exception, SystemExit) as error:
+        failure = f"The model failed on a batch: {described(error)}"
         return Examined([*findings, failure], Exactness(Seen.FAILED, shapes=tuple(shapes)))
     findings += [
         f"{changed[kind]} of {comparison.compared[kind]} labels changed when the same images were "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,10 @@ def test_a_real_one(data: Path) -> None:
             {"preprocessor_config.json": b'{"size": {"height": "a", "width": 3}}'},
             *((3, 32, 32), "unusable preprocessor_config.json: invalid literal"),
         ),
+        (
+            {"preprocessor_config.json": b'{"size": {"height": -5, "width": 3}}'},
+            *((3, 32, 32), "resize is -5: expected a whole number from 1 to 4096"),
+        ),
     ],
 )
 def test_what_is_refused(
@@ -219,6 +224,19 @@ def test_code_in_a_folder_is_not_run_and_not_offered(
     out, err = capfd.readouterr()
     assert "[y/N]" not in out + err
     assert not Path("sprung").exists()
+
+
+def test_a_pipe_in_a_folder_is_not_read(tmp_path: Path) -> None:
+    folder = vit(tmp_path / "vit")
+    (folder / "model.safetensors").unlink()
+    os.mkfifo(folder / "pytorch_model.bin")
+    with pytest.raises(InputError, match="cannot be loaded"):
+        tb.models.load(f"hf:{folder}", torch.rand(3, 32, 32))
+
+
+def test_clip_without_its_weights_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"has no weights for .*: expected a trained CLIP model"):
+        tb.models.load(f"clip:{vit(tmp_path / 'vit')}", torch.rand(3, 32, 32))
 
 
 def test_a_network_without_a_trained_classifier_is_refused(tmp_path: Path) -> None:

@@ -157,3 +157,11 @@ def test_what_is_not_there(
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 500
     assert capfd.readouterr().err == ""
+
+
+def test_weights_that_are_no_floats_are_refused(tmp_path: Path) -> None:
+    weights = timm.create_model("resnet18", num_classes=4).state_dict()
+    weights["conv1.weight"] = weights["conv1.weight"].long()
+    save_file(weights, tmp_path / "net.safetensors")
+    with pytest.raises(InputError, match=r"conv1\.weight is \(64, 3, 7, 7\) \(no floats\) in the"):
+        tb.models.load(f"timm:resnet18@{tmp_path}/net.safetensors", torch.rand(3, 32, 32))

@@ -99,6 +99,17 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]]] 
     ),
     "from_foolbox": (tb.models.from_foolbox, tb.models.from_foolbox, {"model": FoolboxLike()}),
     "from_art": (tb.models.from_art, tb.models.from_art, {"classifier": ArtLike()}),
+    "load": (tb.models.load, tb.models.load, {"source": "torch.nn.functional:relu"}),
+    "check_detector": (
+        tb.testing.check_detector,
+        tb.testing.check_detector,
+        {"detector": tb.testing.NearDuplicates(1.0), "rows": IMAGES},
+    ),
+    "benign_panel": (
+        tb.detection.benign_panel,
+        tb.detection.benign_panel,
+        {"detector": tb.testing.NearDuplicates(1.0), "images": IMAGES, "model": MODEL},
+    ),
     "as_model": (tb.models.as_model, tb.models.as_model, {"model": MODEL}),
     "embedded": (tb.models.embedded, tb.models.embedded, {}),
     "check_model": (
@@ -191,6 +202,52 @@ def test_a_model_may_raise_or_answer_anything(answer, reason):
     [result] = tb.run("hsja", model, IMAGES[:1], [0], budget=20)
     assert result.stop is tb.Stop.MODEL_ERROR
     assert reason in result.reason
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), GeneratorExit(), Unprintable()])
+def test_what_users_code_raises_ends_no_other_code(error):
+    def model(images):
+        raise error
+
+    def attack(problem):
+        yield tb.attack.Ask(problem.source[None], phase="probe")
+        raise error
+
+    class Raises:
+        def begin(self, image):
+            raise error
+
+    with pytest.warns(tb.errors.ModelWarning, match=type(error).__name__):
+        tb.run("hsja", model, IMAGES, [0, 0], budget=20, execution=tb.Execution(check=True))
+    results = tb.run(attack, MODEL, IMAGES, [0, 0], budget=20)
+    assert {result.stop for result in results} == {tb.Stop.ATTACK_ERROR}
+    results = tb.run("hsja", MODEL, IMAGES, [0, 0], budget=20, detection=tb.Detection(Raises()))
+    assert {result.stop for result in results} == {tb.Stop.DETECTOR_ERROR}
+
+
+@pytest.mark.parametrize("alarms", [{"device": "meta"}, {"layout": torch.sparse_coo}])
+def test_alarms_without_values_are_a_failure_of_the_detector(alarms):
+    class Detector:
+        def begin(self, image):
+            return lambda rows: torch.zeros(len(rows), dtype=torch.bool, **alarms)
+
+    [result] = tb.run("hsja", MODEL, IMAGES[:1], [0], budget=20, detection=tb.Detection(Detector()))
+    assert result.stop is tb.Stop.DETECTOR_ERROR
+
+
+def test_labels_that_floats_do_not_hold_are_refused():
+    [result] = tb.run("hsja", lambda x: [2**53 + 1] * len(x), IMAGES[:1], [0], budget=20)
+    assert "a label beyond 2^53" in result.reason
+
+
+def test_rows_of_an_attack_are_a_number():
+    def attack(problem):
+        yield tb.attack.Ask(problem.source[None], phase="probe")
+
+    attack.rows = "x"
+    assert sentence_of(lambda: tb.run(attack, MODEL, IMAGES, [0, 0], budget=20)) == (
+        "attack declares 'x' rows: expected a finite number of 0 or more."
+    )
 
 
 def test_the_images_of_the_caller_are_not_changed():

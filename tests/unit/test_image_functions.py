@@ -75,6 +75,10 @@ def few():
     return pixels, [0, 1]
 
 
+def valueless():
+    return pair()[0], torch.zeros(4, device="meta")
+
+
 def fractions():
     return pixels, [0.0, 1.0, 0.0, 1.0]
 
@@ -171,6 +175,7 @@ MISTAKES = {
     "few": ["labels has shape (2,) for 4 images", "expected (4,), one label per image"],
     "fractions": ["labels is of type float64", "expected integers"],
     "unnamed": ["names is not 4 texts"],
+    "valueless": ["reading what it returned failed: NotImplementedError"],
     "raising": ["calling it failed: RuntimeError: no disk"],
     "refusing": ["the images are on the other shelf"],
     "needing": ["calling it failed", "missing 1 required positional argument"],

@@ -540,3 +540,20 @@ def test_a_network_and_a_ready_model_change_their_layout(
     for each in (model, other, other.in_layout("channels_last")):
         each(images)
     assert seen == [True, False, True]
+
+
+@pytest.mark.parametrize("place", [6, 8])
+def test_broken_directories_of_archives_are_no_models(tmp_path: Path, place: int) -> None:
+    """The version that a zip needs, and names that are said to be UTF-8 and are not."""
+    file = tmp_path / "net.pt2"
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("x", "")
+    content = bytearray(file.read_bytes())
+    first = content.find(b"PK\1\2")
+    content[first + place : first + place + 2] = (
+        (99).to_bytes(2, "little") if place == 6 else b"\0\x08"
+    )
+    content[first + 46] = 0xFF
+    file.write_bytes(content)
+    with pytest.raises(InputError, match="is neither an exported program nor TorchScript"):
+        tb.models.load(str(file), torch.zeros(1, 4, 4))

@@ -25,6 +25,7 @@ from .validation import (
     check_range,
     check_seed,
     expect,
+    number,
     require,
     shown,
 )
@@ -64,6 +65,9 @@ class Cell:
         by_name = f"use tb.preset({self.attack!r})" if isinstance(self.attack, str) else ""
         expected = "an attack" if by_name else "an attack, such as tb.preset('a-hsja')"
         require(is_attack, "attack", self.attack, expected, by_name)
+        rows = getattr(self.attack, "rows", 0)
+        given = f"declares {shown(rows)} rows"
+        expect(number(0).holds(rows), given, number(0).words, input="attack")
         object.__setattr__(self, "norm", norm_of(self.norm))
         check_made_for(self.attack, self.norm)
         if self.detection is not None:

@@ -123,7 +123,10 @@ class Model:
             )
         if answer.is_floating_point() or answer.is_complex():
             raise ModelFault(f"the model answered with {answer.dtype}: expected integer labels")
-        return answer.long()
+        labels = answer.long()
+        if not labels.is_cuda and not torch.equal(labels.double().long(), labels):
+            raise ModelFault("the model answered with a label beyond 2^53: expected class numbers")
+        return labels
 
     def _answer(self, images: Tensor) -> Any:
         """Return what `predict` returns; raise ModelFault for an error that no caller expects."""

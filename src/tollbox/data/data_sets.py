@@ -33,7 +33,7 @@ from .image_files import check_same_size, integer_labels, unit_pixels
 from .images import ImageSet, check_not_resized
 from .resizing import ModelConfiguration, Preparation, Resizing
 from .tables import LARGEST
-from .user_code import called, imported
+from .user_code import called, imported, with_kind
 
 IMAGE_KEYS = ("image", "img")
 LABEL_KEYS = ("label", "labels")
@@ -75,6 +75,9 @@ def images_from(
         subject = f"{mention(error.input)} " if error.input else ""
         error.given, error.input = f"is {function!r}: {subject}{error.given}", "images"
         raise
+    except Exception as error:  # what a user's function returns may raise anything
+        given = f"is {function!r}: reading what it returned failed: {with_kind(error)}"
+        raise InputError(given, expected=EXPECTED, input="images") from None
 
 
 def _array_images(answer: Any, origin: str, prepared: Preparation) -> ImageSet:

@@ -26,7 +26,7 @@ def optional(module: str, purpose: str, extra: str = "") -> Any:
     package = module.partition(".")[0]
     try:
         return importlib.import_module(module)
-    except ImportError as error:
+    except Exception as error:  # such as RuntimeError, in versions that do not fit each other
         missing = isinstance(error, ModuleNotFoundError) and error.name == package
         how = "is not installed" if missing else f"cannot be imported ({with_kind(error)})"
         wanted = f"'tollbox[{extra}]'" if extra else package

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from ..core.detector import Detector, RecordedAlarms, Session
+from ..core.device import unreadable
 from ..core.model import Model
 from ..core.stop import Stop
 from ..errors import described
@@ -139,9 +140,12 @@ def as_alarms(answers: Any, rows: int) -> Tensor:
     """Return a session's answers as a tensor of `rows` bools; raise TypeError if they are not."""
     try:
         tensor = torch.as_tensor(answers)
-        if tensor.dtype == torch.bool and tensor.shape == (rows,):
+        if what := unreadable(tensor):
+            given = f"a tensor {what}"
+        elif tensor.dtype == torch.bool and tensor.shape == (rows,):
             return tensor
-        given = f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"
+        else:
+            given = f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"
     except (TypeError, ValueError, RuntimeError):
         given = type(answers).__name__
     raise TypeError(f"it gave {given} for {rows} row{'s' * (rows > 1)}: expected a bool for each")

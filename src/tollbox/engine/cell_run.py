@@ -186,7 +186,9 @@ class CellRun:
         if asking is not None:
             try:
                 asking.close()
-            except Exception as error:  # the cell stops in any case
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # the cell stops in any case
                 closing = f"(and, when it was closed, {described(error)})"
                 self.ended = (stop, f"{reason} {closing}".lstrip())
 
@@ -220,7 +222,9 @@ class CellRun:
             asking = self.cell.attack(self.problem)
             if not isinstance(asking, Generator):
                 raise TypeError(f"calling it gave {type(asking).__name__}, expected a generator")
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # an attack may raise anything
             self._end(Stop.ATTACK_ERROR, described(error))
             return
         self._asking, self.account.charging = asking, True
@@ -243,7 +247,9 @@ class CellRun:
             if not isinstance(ask, Ask):
                 raise TypeError(f"yielded {type(ask).__name__}, expected an Ask")
             self._issue(ask)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # an attack may raise anything
             self._end(Stop.ATTACK_ERROR, described(error))
 
     def _collect(self) -> None:

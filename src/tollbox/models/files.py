@@ -76,7 +76,9 @@ def _entries(file: str) -> set[str]:
             zipfile.ZipFile(file) as archive,
         ):
             names = archive.namelist()
-    except zipfile.BadZipFile:
+    except InputError:
+        raise
+    except Exception:  # a broken directory may raise anything
         return set()
     return {*names, *(name.partition("/")[2] for name in names)}
 

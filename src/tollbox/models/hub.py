@@ -54,7 +54,7 @@ def is_folder(source: Source) -> bool:
         what = "does not exist" if kind == "nothing" else "is a file"
         raise file_error(f"{name} {what}", "a folder, or a name")
     if kind == "folder":
-        for file in sorted(filter(zipfile.is_zipfile, Path(name).glob("*.bin"))):
+        for file in sorted(filter(_is_zip, Path(name).glob("*.bin"))):
             try:
                 with zipfile.ZipFile(file) as archive:  # tensors; torch does not check their CRCs
                     broken = archive.testzip()
@@ -63,6 +63,10 @@ def is_folder(source: Source) -> bool:
             if broken:
                 raise file_error(f"{file} is damaged ({broken})", "a complete file")
     return kind == "folder"
+
+
+def _is_zip(file: Path) -> bool:
+    return file.is_file() and zipfile.is_zipfile(file)  # reading a pipe would not end
 
 
 def with_own_weights(source: Source, name: str, file: str, make: Callable[..., Any]) -> Network:
@@ -81,12 +85,16 @@ def with_own_weights(source: Source, name: str, file: str, make: Callable[..., A
         network = fetched(source, lambda: make(num_classes=count))
     both = weights, network.state_dict()
     for key in sorted(set().union(*both)):
-        theirs, own = (tuple(each[key].shape) if key in each else "absent" for each in both)
+        theirs, own = (_form(each[key]) if key in each else "absent" for each in both)
         if theirs != own:
             given = f"{file} is not for {name}: {key} is {theirs} in the file and {own} in the"
             raise file_error(f"{given} network", "the state dict of such a network")
     network.load_state_dict(weights)
     return replace(Network.of_torch(source, network.eval()), needs_normalisation=True)
+
+
+def _form(weights: Any) -> str:
+    return f"{tuple(weights.shape)}{'' if weights.is_floating_point() else ' (no floats)'}"
 
 
 def fetched(source: Source, load: Callable[[], Any], local: bool = False) -> Any:

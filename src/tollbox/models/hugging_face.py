@@ -20,6 +20,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -28,6 +29,7 @@ from torch.nn import functional
 
 from ..core.preprocessing import Preprocessing
 from ..core.validation import is_number, shown
+from ..data.resizing import Resizing
 from ..data.tables import in_a_line
 from ..data.user_code import optional, with_kind
 from .hub import fetched, imagenet, is_folder, quiet
@@ -46,16 +48,9 @@ PROMPTS_AT_ONCE = 100
 
 def load_classifier(source: Source) -> Network:
     transformers = optional("transformers", "hf: models are loaded with it", extra="hf")
-    local, name = is_folder(source), source.name
     classifier = transformers.AutoModelForImageClassification
-    options = {"output_loading_info": True, "trust_remote_code": False}  # no prompt to run code
-    network, about = fetched(source, lambda: classifier.from_pretrained(name, **options), local)
-    if about["missing_keys"]:
-        raise source.error(
-            f", which has no weights for {min(about['missing_keys'])}",
-            "a trained classifier",
-            "for zero-shot CLIP, write clip: instead of hf:",
-        )
+    remedy = "for zero-shot CLIP, write clip: instead of hf:"
+    network, about = _trained(source, classifier, "a trained classifier", remedy)
     known_keys = {re.sub(r"\d+", "0", key) for key in network.state_dict()}
     further = [key for key in about["unexpected_keys"] if re.sub(r"\d+", "0", key) in known_keys]
     if further:
@@ -75,7 +70,7 @@ def load_classifier(source: Source) -> Network:
 def load_clip(source: Source) -> Network:
     transformers = optional("transformers", "clip: models are loaded with it", extra="hf")
     local, name = is_folder(source), source.name
-    clip = fetched(source, lambda: transformers.CLIPModel.from_pretrained(name), local).eval()
+    clip = _trained(source, transformers.CLIPModel, "a trained CLIP model")[0].eval()
     tokenise = fetched(source, lambda: transformers.CLIPTokenizer.from_pretrained(name), local)
     classes, texts = source.names or imagenet(), []
     with torch.inference_mode():
@@ -88,6 +83,17 @@ def load_clip(source: Source) -> Network:
     return _network(source, network, _settings(transformers, source), config, classes.names)
 
 
+def _trained(source: Source, kind: Any, expected: str, remedy: str = "") -> tuple[Any, Any]:
+    """Return a network and what transformers says of its weights; refuse it if some are missing."""
+    options = {"output_loading_info": True, "trust_remote_code": False}  # no prompt to run code
+    load = partial(kind.from_pretrained, source.name, **options)
+    network, about = fetched(source, load, is_folder(source))
+    if about["missing_keys"]:
+        given = f", which has no weights for {min(about['missing_keys'])}"
+        raise source.error(given, expected, remedy)
+    return network, about
+
+
 def _network(
     source: Source,
     network: nn.Module,
@@ -97,6 +103,9 @@ def _network(
 ) -> Network:
     try:
         preprocessing = None if settings is None else preprocessing_of(settings)
+        if preprocessing is not None:
+            Resizing(preprocessing.resize)  # to check it
+            Resizing(None, preprocessing.crop)
     except (TypeError, ValueError, OverflowError) as error:
         raise file_error(f"{source.name} has an unusable {SETTINGS}: {in_a_line(error)}") from None
     channels = getattr(config, "num_channels", None)

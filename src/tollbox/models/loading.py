@@ -14,8 +14,11 @@ from os import PathLike
 import torch
 from torch import Tensor, nn
 
+from ..core.cell import check_image
+from ..core.device import usable
+from ..core.execution import LARGEST_BATCH
 from ..core.model import Model
-from ..core.validation import check_flag
+from ..core.validation import check_flag, check_whole, require
 from ..data.classes import class_names
 from ..data.tables import kind_of
 from ..data.user_code import is_function
@@ -52,6 +55,8 @@ def load_model(
     prompts. Exported programs and TorchScript can run code when torch reads them, and need `trust`.
     The other options are those of `from_torch`, as far as they apply to the kind of model.
     """
+    if example is not None:
+        check_image(example, "the example")
     network = open_network(source, names=names, device=device, batch_size=batch_size, trust=trust)
     switches = channels_last, compile, cuda_graphs, tf32
     return network.fit(example, Running(mean, std, quantize, dtype, *switches))
@@ -93,9 +98,12 @@ def open_network(
     trust: bool = False,
 ) -> Network:
     """Load the network that `source` names; arguments as for `load_model`."""
+    require(isinstance(source, str), "model", source, EXPECTED)
     check_flag("trust", trust)
+    if batch_size is not None:
+        check_whole("batch_size", batch_size, 1, LARGEST_BATCH)
     given = None if names is None else class_names(names)
-    network = _load(Source(source, torch.device(device), batch_size, given, trust))
+    network = _load(Source(source, usable(device), batch_size, given, trust))
     if batch_size and network.batch not in (None, batch_size):
         given_size = f"is {batch_size}, but the model {source} takes only {network.batch}"
         raise InputError(given_size, input="batch_size")

@@ -127,7 +127,7 @@ class Network:
             raise source.error(", which comes without its mean and std", remedy=remedy)
         for option in OPTIONS:
             default = getattr(Running, option)
-            if getattr(running, option) != default and option not in self.options:
+            if getattr(running, option) is not default and option not in self.options:
                 given = f"is given, but {source.text} is {self.kind}"
                 expected = f"it for {_APPLIES_TO[option]} only"
                 raise InputError(given, expected=expected, remedy="leave it out", input=option)
@@ -179,7 +179,7 @@ class Network:
             height, width = height or size[0], width or size[1]
         if channels is None or height is None or width is None:
             return None
-        return torch.full((channels, height, width), 0.5)
+        return torch.tensor(0.5).expand(channels, height, width)  # of any size, in no memory
 
     def check_shape(self, example: Tensor | None) -> None:
         """Raise InputError if the network is known not to take such images."""
@@ -206,8 +206,9 @@ def classes_of(
     """Try a model uncompiled, with one call, since a service may bill each; return the number of
     classes if it gives logits. `name` follows "model" in messages; `size` is that of images in its
     configuration."""
-    batch = model.sent(example[None].to(model.device).repeat(model.batch or 1, 1, 1, 1))
+    rows = model.batch or 1
     try:
+        batch = model.sent(example[None].to(model.device).repeat(rows, 1, 1, 1))
         output = torch.as_tensor(uncompiled(model.outputs or model.predict)(batch))
         answer = output if model.outputs is None else labels_of(output)
         replace(model, predict=lambda _: answer)(batch)
@@ -219,7 +220,7 @@ def classes_of(
         expected += " from images (n, c, h, w)"
         if size and size != shape[1:]:
             expected += f" of the size in its configuration, {size[0]} x {size[1]},"
-        tried = f"a batch of {len(batch)} of the given images, of shape {shape}"
+        tried = f"a batch of {rows} of the given images, of shape {shape}"
         given = f"{name} failed on {tried} ({what})".strip()
         raise InputError(given, expected=f"{expected} in [0,1]", input="model") from None
     return output.shape[1] if output.ndim == 2 else None
