@@ -31,7 +31,7 @@ from torch.nn import functional
 from .core.detector import BenignStats, Detection, Detector, Session, Sessions, check_detector_type
 from .core.model import Model
 from .core.noise import content_hash
-from .core.validation import check_whole, is_number, require
+from .core.validation import check_seed, check_whole, is_number, require
 from .engine.alarms import DIGITS, as_alarms
 
 __all__ = [
@@ -99,9 +99,10 @@ def check_detector(detector: Detector, rows: Tensor, seed: int = 0) -> list[str]
     change the rows.
     """
     check_detector_type(detector)
+    check_seed("seed", seed)
     valid = isinstance(rows, Tensor) and rows.ndim == 4 and len(rows) > 1
     require(valid, "rows", rows, "a tensor (n, c, h, w) with two rows or more")
-    chance, kept, faults = random.Random(seed), rows.clone(), list[str]()
+    chance, kept, faults = random.Random(int(seed)), rows.clone(), list[str]()
 
     def said(sizes: list[int]) -> Tensor:
         session = detector.begin(1)

@@ -7,6 +7,7 @@ Then it is fitted to images of one shape (`network`).
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from os import PathLike
@@ -14,8 +15,10 @@ from os import PathLike
 import torch
 from torch import Tensor, nn
 
+from ..core.cell import check_image
+from ..core.device import usable
 from ..core.model import Model
-from ..core.validation import check_flag
+from ..core.validation import check_flag, or_none, require, whole
 from ..data.classes import class_names
 from ..data.tables import kind_of
 from ..data.user_code import is_function
@@ -29,7 +32,7 @@ from .registry import EXPECTED, FORMS, misspelt, prefixed, split
 
 
 def load_model(
-    source: str,
+    source: str | PathLike[str],
     example: Tensor | None = None,
     *,
     names: str | PathLike[str] | Sequence[str] | None = None,
@@ -52,6 +55,8 @@ def load_model(
     prompts. Exported programs and TorchScript can run code when torch reads them, and need `trust`.
     The other options are those of `from_torch`, as far as they apply to the kind of model.
     """
+    if example is not None:
+        check_image(example, "the example")
     network = open_network(source, names=names, device=device, batch_size=batch_size, trust=trust)
     switches = channels_last, compile, cuda_graphs, tf32
     return network.fit(example, Running(mean, std, quantize, dtype, *switches))
@@ -85,7 +90,7 @@ def load_network(
 
 
 def open_network(
-    source: str,
+    source: str | PathLike[str],
     *,
     names: str | PathLike[str] | Sequence[str] | None = None,
     device: str | torch.device = "cpu",
@@ -94,8 +99,10 @@ def open_network(
 ) -> Network:
     """Load the network that `source` names; arguments as for `load_model`."""
     check_flag("trust", trust)
+    require(isinstance(source, str | PathLike), "model", source, EXPECTED)
+    require(or_none(whole(1)).holds(batch_size), "batch_size", batch_size, whole(1).words)
     given = None if names is None else class_names(names)
-    network = _load(Source(source, torch.device(device), batch_size, given, trust))
+    network = _load(Source(os.fspath(source), usable(device), batch_size, given, trust))
     if batch_size and network.batch not in (None, batch_size):
         given_size = f"is {batch_size}, but the model {source} takes only {network.batch}"
         raise InputError(given_size, input="batch_size")
