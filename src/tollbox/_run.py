@@ -38,7 +38,15 @@ from .core.model import Model, as_model
 from .core.prices import Prices
 from .core.problem import Attack
 from .core.result import Result, Results
-from .core.validation import check_function, check_instance, expect, require, shown
+from .core.validation import (
+    check_function,
+    check_instance,
+    expect,
+    is_several,
+    plain,
+    require,
+    shown,
+)
 from .detection import benign_panel
 from .engine.batch import batch_size_for
 from .engine.engine import Engine, Progress
@@ -191,10 +199,10 @@ def cell_template(
 ) -> Cell:
     """Return a cell without an image; raise InputError if these arguments of `run` are wrong."""
     check_instance("limits", limits, Limits)
-    if Limits(budget) != NO_LIMITS:
-        given = f"is {budget:g}, and {mention('limits')} has a budget of {limits.budget:g}"
+    if (own := Limits(budget)) != NO_LIMITS:
+        given = f"is {own.budget:g}, and {mention('limits')} has a budget of {limits.budget:g}"
         expect(math.isinf(limits.budget), given, "one of them", input="budget")
-        limits = replace(limits, budget=budget)
+        limits = replace(limits, budget=own.budget)
     attack = preset(attack) if isinstance(attack, str) else attack
     prices = Prices() if prices is None else prices
     return Cell(attack, torch.empty(0), 0, prices, limits, **settings)
@@ -219,14 +227,14 @@ def _cells(template: Cell, inputs: Mapping[str, Any]) -> Iterator[Cell]:
 
 def _is_for_all(name: str, values: Any) -> bool:
     """Return whether an input applies to all images, instead of one value to each."""
-    several = isinstance(values, Iterable)
+    several = is_several(values)
     if name == "target":
         return not several
     if name == "label":
         require(several, "labels", values, "one label per image")
         return False
     if name == "goal":
-        right = several and not isinstance(values, str | set | frozenset)
+        right = several and not isinstance(values, set | frozenset)
         remedy = "use tb.Goal.leave(...)" if several else ""
         expected = "a tb.Goal, or one for each image"
         require(right or isinstance(values, Goal), "goal", values, expected, remedy)
@@ -258,8 +266,8 @@ def _zipped(template: Cell, columns: dict[str, Iterator[Any]]) -> Iterator[Cell]
             given = f"got {index} {ended[0]}s but more {longer}s"
             raise InputError(given, expected=f"one {missing} per image")
         for name, value in row.items():
-            if name in ("label", "target") and not isinstance(value, bool):
-                row[name] = value.__index__() if hasattr(value, "__index__") else value
+            if name in ("label", "target"):
+                row[name] = plain(value)
             given = f"the {name} of image {index} is None"
             optional = name not in ("image", "label")
             expect(not (optional and value is None), given, "one for each image, or none")
@@ -346,7 +354,7 @@ def _cell_arguments(
     execution: Execution | None = None,
     progress: OnProgress = None,
 ) -> _Call:
-    require(isinstance(cells, Iterable), "cells", cells, "cells, as Cell")
+    require(is_several(cells), "cells", cells, "cells, as Cell")
     listed = list(cells)
     for index, cell in enumerate(listed):
         if not isinstance(cell, Cell):

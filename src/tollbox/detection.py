@@ -101,10 +101,10 @@ def check_detector(detector: Detector, rows: Tensor, seed: int = 0) -> list[str]
     change the rows.
     """
     check_detector_type(detector)
+    check_seed("seed", seed)
     valid = isinstance(rows, Tensor) and rows.ndim == 4 and len(rows) > 1
     require(valid, "rows", rows, "a tensor (n, c, h, w) with two rows or more")
-    check_seed("seed", seed)
-    chance, kept, faults = random.Random(seed), rows.clone(), list[str]()
+    chance, kept, faults = random.Random(int(seed)), rows.clone(), list[str]()
 
     def said(sizes: list[int]) -> Tensor:
         session = detector.begin(1)

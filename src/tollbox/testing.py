@@ -27,12 +27,13 @@ from torch import Tensor
 from .core.ask import Answers, Ask, Asking, handled
 from .core.cell import Cell
 from .core.limits import Limits
-from .core.metric import Metric, check_made_for
+from .core.metric import Metric
 from .core.model import Model, from_callable
 from .core.prices import Prices
 from .core.problem import Attack, Problem
 from .core.result import Result
 from .core.stop import Stop
+from .core.validation import check_seed, require
 from .detection import NearDuplicates, check_detector
 from .engine.engine import Engine
 from .model_check import check_model
@@ -71,7 +72,8 @@ def _grey(shape: Shape) -> Tensor:
 
 def _unit(seed: int, shape: Shape, factor: float = 1.0) -> Tensor:
     """Return a random unit vector with only the lowest 1/factor of the frequencies."""
-    generator = torch.Generator().manual_seed(seed)
+    check_seed("seed", seed)
+    generator = torch.Generator().manual_seed(int(seed))
     space: Subspace = Full() if factor == 1 else Dct(factor)
     drawn = torch.randn(space.shape(shape), generator=generator, dtype=torch.float64)
     vector = space.expand(drawn[None], shape).flatten()
@@ -244,11 +246,12 @@ def check_attack(
     found adversarial, send rows that do not depend on how they are sliced, stay within the budget,
     and report a point that is adversarial at the reported distance.
     """
-    check_made_for(attack, boundary.norm)
+    is_boundary = isinstance(boundary, Boundary)
+    require(is_boundary, "boundary", boundary, "a boundary, such as tb.testing.sphere()")
     observed: list[str] = []
-    prices, limits = prices or Prices(), Limits(budget, max_queries)
-    checked = _observed(attack, observed)
-    cell = Cell(checked, boundary.source, 0, prices, limits, seed=seed, norm=boundary.norm)
+    prices, limits = Prices() if prices is None else prices, Limits(budget, max_queries)
+    cell = Cell(attack, boundary.source, 0, prices, limits, seed=seed, norm=boundary.norm)
+    cell = replace(cell, attack=_observed(attack, observed))
     [result] = Engine(boundary.model()).run([cell])
     faults = list(dict.fromkeys(observed))
     if result.stop.failed:

@@ -213,6 +213,8 @@ def test_a_model_of_arrays_with_channels_last() -> None:
         (lambda: run(inputs=torch.ones(1, 3, 6, 7).int()), "inputs is of torch.int32: expected f"),
         (lambda: run(criterion=torch.zeros(4)), "criterion is of torch.float32: expected a whole"),
         (lambda: run(criterion=torch.tensor([1])), r"criterion has shape \(1,\): expected a whole"),
+        (lambda: run(criterion=[0, 1]), r"criterion is \[0, 1\]: expected labels, Misclassif"),
+        (lambda: run(inputs="x"), "inputs is 'x': expected floats, in a tensor"),
         (lambda: run(criterion=both()), "criterion is .*: expected labels, Misclassification or T"),
         (lambda: run(starting_points=torch.rand(4, 3, 6, 6)), "has shape .*: expected that of the"),
         (lambda: tb.models.from_foolbox(Counted()), r"model is Counted\(\): expected a Foolbox m"),

@@ -11,8 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import tollbox as tb
-
 SOURCE = Path(__file__).parents[2] / "src" / "tollbox"
 
 ADAPTER = '''
@@ -54,6 +52,12 @@ except tb.errors.FileError as error:
     assert "or brighter:NAME" in str(error), error
 """
 RUN = ["-m", "tollbox", "run", "study.toml", "--out", "out"]
+READ = """
+import tollbox as tb
+
+with tb.studies.StudyResults("out") as results:
+    assert len(results) == 1
+"""
 
 
 @pytest.mark.slow
@@ -67,7 +71,7 @@ def test_adding_a_model_is_one_file_and_one_line(tmp_path: Path) -> None:
     registry.write_text(text.replace('    "onnx": ', LINE + '    "onnx": '))
     np.savez(tmp_path / "images.npz", images=np.full((1, 1, 4, 4), 0.3), labels=[0])
     (tmp_path / "study.toml").write_text(STUDY)
-    for command in (["-c", USE.format(root=str(tmp_path))], RUN):
+    for command in (["-c", USE.format(root=str(tmp_path))], RUN, ["-c", READ]):
         done = subprocess.run(
             [sys.executable, *command],
             cwd=tmp_path,
@@ -76,6 +80,4 @@ def test_adding_a_model_is_one_file_and_one_line(tmp_path: Path) -> None:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
-    with tb.studies.StudyResults(tmp_path / "out") as results:
-        assert len(results) == 1
+        assert done.returncode == 0

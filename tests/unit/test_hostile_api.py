@@ -9,8 +9,10 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -18,6 +20,12 @@ from test_peers import ArtLike, FoolboxLike
 
 import tollbox as tb
 from tollbox.errors import InputError
+
+
+class Unprintable:
+    def __repr__(self) -> str:
+        raise RuntimeError
+
 
 WRONG: dict[str, Any] = {
     "None": None,
@@ -38,6 +46,12 @@ WRONG: dict[str, Any] = {
     "tensor": torch.zeros(2),
     "bytes": b"\xff\0",
     "NUL": "\0",
+    "5000 digits": -(10**5000),
+    "no repr": Unprintable(),
+    "array without dimensions": np.array(2.5),
+    "complex tensor": torch.tensor(1j),
+    "tensor without values": torch.empty(2, device="meta"),
+    "[tensor]": [torch.tensor(2.5)] * 2,
 }
 
 IMAGES = torch.full((2, 1, 4, 4), 0.5)
@@ -65,10 +79,18 @@ def cell(**call: Any) -> Any:
     return tb.attack.run_cells([tb.attack.Cell(**call)], MODEL)
 
 
+def audit(**call: Any) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tollbox.audits.audit.run_folder", lambda *_: None)
+        patch.setattr("tollbox.audits.audit.conclude", lambda *_: None)
+        return tb.audit(**call)
+
+
 def workers(**call: Any) -> Any:
     tb.workers.Workers(**call).close()
 
 
+AUDIT = {"model": MODEL, "images": IMAGES, "labels": [0, 0], "out": "audit", "budget": 100}
 CALLS: dict[str, tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]]] = {
     "run": (tb.run, tb.run, RUN),
     "stream": (tb.stream, consumed(tb.stream), RUN),
@@ -85,6 +107,25 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]]] 
         cell,
         {"attack": tb.preset("hsja"), "image": IMAGES[0], "label": 0, "limits": tb.Limits(20)},
     ),
+    "audit": (tb.audit, audit, AUDIT),
+    "Goal": (tb.Goal, tb.Goal, {}),
+    "reach": (tb.Goal.reach, tb.Goal.reach, {"target": 1}),
+    "Surrogate": (tb.Surrogate, tb.Surrogate, {"networks": torch.nn.Flatten()}),
+    "load": (
+        tb.models.load,
+        tb.models.load,
+        {"source": "tollbox.models.stand_ins:vit_7"},
+    ),
+    "check_attack": (
+        tb.testing.check_attack,
+        tb.testing.check_attack,
+        {"attack": tb.preset("hsja"), "boundary": tb.testing.sphere(), "budget": 20},
+    ),
+    "check_detector": (
+        tb.testing.check_detector,
+        tb.testing.check_detector,
+        {"detector": tb.testing.NearDuplicates(1.0), "rows": IMAGES},
+    ),
     "Prices": (tb.Prices, tb.Prices, {}),
     "Limits": (tb.Limits, tb.Limits, {}),
     "Detection": (tb.Detection, tb.Detection, {"detector": tb.testing.NearDuplicates(1.0)}),
@@ -99,12 +140,6 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]]] 
     ),
     "from_foolbox": (tb.models.from_foolbox, tb.models.from_foolbox, {"model": FoolboxLike()}),
     "from_art": (tb.models.from_art, tb.models.from_art, {"classifier": ArtLike()}),
-    "load": (tb.models.load, tb.models.load, {"source": "torch.nn.functional:relu"}),
-    "check_detector": (
-        tb.testing.check_detector,
-        tb.testing.check_detector,
-        {"detector": tb.testing.NearDuplicates(1.0), "rows": IMAGES},
-    ),
     "benign_panel": (
         tb.detection.benign_panel,
         tb.detection.benign_panel,
@@ -158,6 +193,64 @@ def test_a_wrong_value_is_taken_or_refused_in_a_sentence(function, tmp_path, mon
             assert len(sentence) < 1000
             assert "\n" not in sentence
     assert len(refused) > 2 * len(taken), taken
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: tb.Limits(10**5000),
+        lambda: tb.Goal.leave(torch.zeros(2, device="meta")),
+        lambda: tb.Goal.leave([2**63]),
+        lambda: tb.Goal.leave(b"x"),
+        lambda: tb.Prices.per_class({2**63: 1.0}),
+        lambda: tb.Execution(workers="x"),
+        lambda: tb.run(**RUN | {"model": type(MODEL)}),
+        lambda: tb.run(**RUN | {"labels": [torch.tensor(0.5)] * 2}),
+        lambda: tb.run(**RUN | {"labels": [torch.tensor(False)] * 2}),
+        lambda: tb.run(**RUN | {"model": labels, "labels": [2**63] * 2}),
+        lambda: tb.run(**RUN | {"images": np.array(0.5)}),
+        lambda: tb.run(**RUN | {"images": IMAGES.to(torch.float8_e4m3fn)}),
+        lambda: tb.run(**RUN | {"goal": torch.tensor(1)}),
+        lambda: tb.attack.run_cells(torch.tensor(1), MODEL),
+        lambda: tb.models.from_torch(torch.nn.Flatten(), mean=torch.tensor(1j)),
+        lambda: tb.models.from_torch(torch.nn.Flatten(), mean=10**400),
+        lambda: tb.models.load(None),
+        lambda: tb.models.load("x", device="nonsense"),
+        lambda: tb.models.load("tollbox.models.stand_ins:vit_7", batch_size="x"),
+        lambda: tb.models.load("tollbox.models.stand_ins:vit_7", example=3),
+        lambda: tb.testing.check_attack(3, tb.testing.sphere()),
+        lambda: tb.testing.check_attack(tb.preset("hsja"), 3),
+        lambda: audit(**AUDIT | {"images": IMAGES.to(torch.complex64)}),
+        lambda: audit(**AUDIT | {"images": IMAGES.to_sparse()}),
+        lambda: audit(**AUDIT | {"flagged": [[1]]}),
+        lambda: audit(**AUDIT | {"class_names": [1, 2]}),
+        lambda: audit(**AUDIT | {"policy": 3}),
+        lambda: audit(**AUDIT | {"epsilon": 10**5000}),
+    ],
+)
+def test_what_could_be_misread_is_refused_in_a_sentence(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert sentence_of(call)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.float16, Fraction])
+def test_numbers_of_any_kind_count_like_pythons(kind):
+    whole = np.uint8 if kind is np.float16 else kind
+    detector = tb.testing.NearDuplicates(1.0)
+
+    def costs(of, count):
+        detection = tb.Detection(detector, alarm_price=of(200))
+        call = {**RUN, "budget": of(250), "limits": tb.Limits(max_queries=of(20))}
+        execution = tb.Execution(time_limit=of(60), **count)
+        return [r.ledger.cost for r in tb.run(**call, detection=detection, execution=execution)]
+
+    count = {} if kind is Fraction else {"workers": whole(1), "batch_size": whole(200)}
+    assert costs(kind, count) == costs(float, {}) != [20, 20]
+
+
+def test_an_audit_takes_numbers_of_numpy(tmp_path):
+    audit(**AUDIT | {"out": tmp_path / "audit", "worth": np.int64(5), "seed": np.int64(3)})
 
 
 RESULTS = tb.run(**RUN)

@@ -282,7 +282,10 @@ def test_where_time_is_limited_series_end_one_after_the_other(tmp_path: Path) ->
     [
         ({"images": torch.zeros(2, 1, 8)}, "images has shape (2, 1, 8): expected at least one"),
         ({"images": torch.zeros(0, 1, 8, 8)}, "images has shape (0, 1, 8, 8)"),
-        ({"images": torch.full((5, 1, 8, 8), 2.0)}, "images has values outside of [0,1]"),
+        (
+            {"images": torch.full((5, 1, 8, 8), 2.0)},
+            "image 0 has values from 2 to 2: expected [0,1]",
+        ),
         ({"images": "pictures"}, "images is 'pictures': expected images (n, c, h, w)"),
         ({"labels": [0, 0]}, "labels has 2 labels for 5 images: expected one for each image"),
         ({"labels": ["cat"] * 5}, "the label of image 0 is 'cat': expected an integer"),
@@ -292,7 +295,7 @@ def test_where_time_is_limited_series_end_one_after_the_other(tmp_path: Path) ->
         ({"seed": 1.5}, "seed is 1.5: expected a whole number"),
         ({"exact": 3}, "exact is 3: expected True or False"),
         ({"tell": 3}, "tell is 3: expected a function, or None"),
-        ({"flagged": 3}, "flagged is 3: expected classes as whole numbers"),
+        ({"flagged": 3}, "flagged is 3: expected a set of classes"),
         ({"class_names": "abc"}, "class_names is 'abc': expected a list of names"),
         ({"labels": [0, 0, 0, 0, 3]}, "3"),
         ({"budget": 1}, "budget is 1: expected a number from 100"),

@@ -24,11 +24,13 @@ from torch import Tensor
 
 from .._run import AnyModel
 from ..core import validation
-from ..core.cell import check_label
+from ..core.cell import check_image, check_label
+from ..core.device import check_readable
 from ..core.execution import Execution
+from ..core.goal import Goal
 from ..core.model import as_model
 from ..core.prices import Prices
-from ..core.validation import is_whole, require, shown
+from ..core.validation import is_several, plain, require, shown
 from ..data.images import ImageSet
 from ..data.output import check_replaceable, replace_file
 from ..data.tables import path_of
@@ -114,8 +116,10 @@ def audit(
     validation.check_seed("seed", seed)
     validation.check_function("tell", tell)
     require(isinstance(name, str) and name.strip() != "", "name", name, "a name for the model")
-    classes = None if flagged is None else _listed("flagged", flagged, "classes as whole numbers")
+    goal = GoalSpec(flagged=None if flagged is None else Goal.leave(flagged).flagged)
     class_names = _listed("class_names", class_names, "a list of names")
+    named = all(isinstance(each, str) for each in class_names)
+    require(named, "class_names", class_names, "a list of names")
     criteria = Criteria.of(worth, epsilon, policy)
     given = _image_set(images, labels, class_names)
     folder = path_of(out, "out")
@@ -126,8 +130,8 @@ def audit(
         folder=folder,
         images=ImagesSpec(folder / IMAGES),
         models=[ModelSpec(source=MODEL, name=MODEL, resolved=MODEL)],
-        seeds=[seed],
-        goal=GoalSpec(flagged=None if classes is None else frozenset(classes)),
+        seeds=[int(seed)],
+        goal=goal,
         execution=Execution(
             batch_size, metered=metered, retries=retries, exact=exact, workers=workers
         ),
@@ -172,34 +176,30 @@ def _image_set(
     """Return images and labels as an image set; raise InputError if they are invalid."""
     try:
         stack = images if isinstance(images, Tensor) else torch.stack(list(images))
-        stack = stack.detach().to("cpu", torch.float32)
     except (TypeError, RuntimeError):
         expected = "images (n, c, h, w) of one shape"
         raise InputError(f"is {shown(images)}", expected=expected, input="images") from None
+    check_readable(stack, "images")
     if stack.ndim != 4 or not len(stack):
         expected = "at least one image, (n, c, h, w)"
         raise InputError(f"has shape {tuple(stack.shape)}", expected=expected, input="images")
-    if not bool(((stack >= 0) & (stack <= 1)).all()):
-        raise InputError("has values outside of [0,1]", expected="images in [0,1]", input="images")
-    listed = _listed("labels", labels, "whole numbers")
-    classes = [int(label) if is_whole(label) else label for label in listed]
+    classes = _listed("labels", labels, "whole numbers")
     if len(classes) != len(stack):
         given = f"has {len(classes)} labels for {len(stack)} images"
         raise InputError(given, expected="one for each image", input="labels")
-    for place, label in enumerate(classes):
+    for place, (image, label) in enumerate(zip(stack, classes, strict=True)):
+        check_image(image, f"image {place}")
         check_label(label, None, f"the label of image {place}")
     places = tuple(str(place) for place in range(len(stack)))
-    return ImageSet(stack, tuple(classes), places, places, tuple(names))
+    return ImageSet(
+        stack.detach().to("cpu", torch.float32), tuple(classes), places, places, tuple(names)
+    )
 
 
 def _listed(name: str, values: Any, expected: str) -> list[Any]:
     """Return the values of an argument as a list; raise InputError if it is not iterable."""
-    if isinstance(values, Iterable) and not isinstance(values, str):
-        try:
-            return [each.item() if isinstance(each, Tensor) else each for each in values]
-        except (TypeError, RuntimeError):  # a tensor that does not have one dimension
-            pass
-    raise InputError(f"is {shown(values)}", expected=expected, input=name)
+    require(is_several(values), name, values, expected)
+    return [plain(each) for each in values]
 
 
 def conclude(

@@ -23,8 +23,9 @@ import numpy as np
 
 from ..core.prices import Escalation, Prices
 from ..core.result import Values
-from ..core.validation import is_number, require, shown
+from ..core.validation import Range, above, check, is_several, or_none, plain, shown
 from ..data.price_tables import prices_from
+from ..data.tables import path_of
 from ..errors import FileError, InputError
 
 STEPS = 255.0
@@ -78,8 +79,9 @@ class Criteria:
     policy: Policy | None = None
 
     def __post_init__(self) -> None:
-        good = self.worth is None or (is_number(self.worth) and 0 < self.worth <= MOST)
-        require(good, "worth", self.worth, "a number above 0, and at most 1e15")
+        check(
+            self, worth=or_none(Range("a number above 0, and at most 1e15", above(0, MOST).holds))
+        )
         for text in self.epsilons:
             distance(text, 1)
 
@@ -98,12 +100,11 @@ class Criteria:
                 raise InputError(f"is {policy}", expected=expected, input="policy")
             named = Policy("policy", policy)
         elif policy is not None:
-            named = Policy.from_csv(policy)
-        if epsilon is None:
-            epsilon = ()
-        elif isinstance(epsilon, str) or not isinstance(epsilon, Iterable):
-            epsilon = str(epsilon).split(",")
-        return cls(worth, tuple(str(part).strip() for part in epsilon), named)
+            named = Policy.from_csv(path_of(policy, "policy"))
+        given: Any = epsilon.split(",") if isinstance(epsilon, str) else epsilon
+        listed = given if is_several(given) else [] if given is None else [given]
+        texts = (part if isinstance(part, str) else shown(plain(part)) for part in listed)
+        return cls(worth, tuple(text.strip() for text in texts), named)
 
     def or_else(self, others: Criteria) -> Criteria:
         """Return these criteria, completed by `others`."""

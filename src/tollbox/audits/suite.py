@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..core.validation import is_number, require
+from ..core.validation import is_number, plain, require
 from ..studies.specs import AttackSpec, Tariff
 
 ATTACKS = ("frugal", "surfree-original", "hsja+as", "stealthy-hsja")
@@ -42,7 +42,7 @@ MOST_KEPT = 200_000_000
 def budget_for(values: int, given: float | None = None) -> float:
     """Return B for images with `values` values; raise InputError if `given` is invalid."""
     default = LARGE_BUDGET if values > LARGE else BUDGET
-    budget = default if given is None else given
+    budget: float = default if given is None else plain(given)
     require(is_number(budget) and LEAST_BUDGET <= budget <= 1e9, "budget", budget, EXPECTED)
     return budget
 

@@ -6,7 +6,6 @@ before the first query.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -112,9 +111,9 @@ class Cell:
     def _check_goal(self, model: Model, name: str) -> None:
         """Raise InputError unless the model has the goal's classes and at least one to reach."""
         if self.target is not None:
-            given = f"the target of {name} is {self.target}, and that of its goal "
+            given = f"the target of {name} is {shown(self.target)}, and that of its goal "
             same = self.goal.target in (None, self.target)
-            expect(same, f"{given}{self.goal.target}", "one of them")
+            expect(same, f"{given}{shown(self.goal.target)}", "one of them")
         target = self.goal.target if self.target is None else self.target
         if target is not None:
             check_label(target, model.classes, f"the target of {name}")
@@ -142,4 +141,4 @@ def check_label(label: int, classes: int | None, name: str) -> None:
     given = f"{name} is {shown(label)}"
     expect(isinstance(label, int) and not isinstance(label, bool), given, "an integer")
     expected = "0 or more" if classes is None else f"0 to {classes - 1}"
-    expect(0 <= label < (math.inf if classes is None else classes), given, expected)
+    expect(0 <= label < (2**63 if classes is None else classes), given, expected)

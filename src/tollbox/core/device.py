@@ -65,7 +65,10 @@ def unreadable(value: Any) -> str:
         return ""
     if value.device.type == "meta":
         return "on the meta device, without values"
-    return "" if value.layout == torch.strided else f"with layout {value.layout}"
+    if value.is_nested or value.layout != torch.strided:
+        return "that is nested" if value.is_nested else f"with layout {value.layout}"
+    eight_bit = value.is_floating_point() and value.element_size() == 1  # torch cannot compare them
+    return f"of {value.dtype}" if eight_bit else ""
 
 
 def check_readable(value: Any, name: str) -> None:

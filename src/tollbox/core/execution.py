@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from ..errors import InputError, mention
 from .validation import check, check_flag, check_whole, checked_seconds, or_none, whole
@@ -15,7 +15,6 @@ LARGEST_BATCH = 65_536
 MOST_WORKERS, MOST_RETRIES = 256, 100
 
 
-@runtime_checkable
 class WorkerPool(Protocol):
     """A pool of running worker processes, such as `Workers`."""
 
@@ -58,8 +57,8 @@ class Execution:
         check(self, retries=whole(0, MOST_RETRIES))
         for name in ("metered", "one_shape", "exact", "check"):
             check_flag(name, getattr(self, name))
-        if isinstance(self.workers, type) or not isinstance(self.workers, WorkerPool):
-            check_workers(self.workers)
+        if not isinstance(getattr(self.workers, "count", None), int):
+            check(self, workers=whole(1, MOST_WORKERS))
         seconds = checked_seconds("time_limit", self.time_limit)
         object.__setattr__(self, "time_limit", seconds)
         if self.metered and (self.check or self.exact):

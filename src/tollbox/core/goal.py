@@ -25,7 +25,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import mention
-from .validation import MOST_CLASSES, expect, or_none, require, shown, whole
+from .validation import (
+    CLASS,
+    MOST_CLASSES,
+    check,
+    expect,
+    is_several,
+    or_none,
+    plain,
+    require,
+    shown,
+)
 
 MOST_SHOWN = 4
 """Maximum number of labels in a set that is written out."""
@@ -43,8 +53,8 @@ class Goal:
     def __post_init__(self) -> None:
         if self.flagged is not None:
             object.__setattr__(self, "flagged", _checked(self.flagged))
-        require(or_none(whole(0)).holds(self.target), "target", self.target, "a class, 0 or more")
-        given = f"is {self.target}, which is flagged"
+        check(self, target=or_none(CLASS))
+        given = f"is {shown(self.target)}, which is flagged"
         outside = self.target not in (self.flagged or ())
         expect(outside, given, "a class that is not flagged", input="target")
 
@@ -121,17 +131,14 @@ def check_start(
 
 def _checked(labels: Any) -> frozenset[int]:
     """Return labels as a set; raise InputError unless all are classes."""
-    if hasattr(labels, "tolist"):
-        labels = labels.tolist()
-    several = isinstance(labels, Iterable) and not isinstance(labels, str)
-    require(several, "flagged", labels, "a set of classes, as {151, 152}")
-    listed = list(islice(labels, MOST_CLASSES + 1))
+    require(is_several(labels), "flagged", labels, "a set of classes, as {151, 152}")
+    listed = [plain(label) for label in islice(labels, MOST_CLASSES + 1)]
     expect(bool(listed), "is empty", "at least one class", input="flagged")
     given, expected = "has too many classes", f"at most {MOST_CLASSES:,}"
     expect(len(listed) <= MOST_CLASSES, given, expected, input="flagged")
-    allowed, expected = whole(0), "classes as whole numbers, 0 or more"
+    expected = "classes as whole numbers, 0 or more"
     for label in listed:
-        expect(allowed.holds(label), f"has {shown(label)}", expected, input="flagged")
+        expect(CLASS.holds(label), f"has {shown(label)}", expected, input="flagged")
     return frozenset(map(int, listed))
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import mention
 from .prices import Prices
-from .validation import CAP, check, check_instance, expect, is_number, require
+from .validation import CAP, Range, check, check_instance, expect, is_number
 
 if TYPE_CHECKING:
     from .detector import Detection
@@ -30,7 +30,7 @@ class Limits:
     """Maximum number of flagged answers; no query is sent after the last of them."""
 
     def __post_init__(self) -> None:
-        require(is_number(self.budget), "budget", self.budget, "a number")
+        check(self, budget=Range("a number", is_number))
         check(self, max_queries=CAP, max_flagged=CAP)
 
     def check(self, prices: Prices, detection: Detection | None = None) -> None:

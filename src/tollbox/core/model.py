@@ -189,5 +189,6 @@ def as_model(model: Any) -> Model:
         )
     if (other := third_party_model(model)) is not None:
         return from_third_party(other)
-    require(callable(model), "model", model, "a callable from images to labels")
+    right = callable(model) and not isinstance(model, type)
+    require(right, "model", model, "a callable from images to labels")
     return from_callable(model)

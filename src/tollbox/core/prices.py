@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .goal import Goal
-from .validation import expect, is_number, number, or_none, shown, whole
+from .validation import CLASS, expect, is_number, number, or_none, shown, whole
 
 LARGEST_STEP = 10**12
 """Maximum n at which a step may start, so that counts are exact as floats."""
@@ -317,9 +317,9 @@ def _checked_table(prices: Mapping[int, float]) -> dict[int, float]:
     """Return the table with checked classes and prices; raise InputError if one is wrong."""
     given = f"the prices per class are {shown(prices)}"
     expect(isinstance(prices, Mapping), given, "a mapping, as {3: 100.0}")
-    allowed, expected = whole(0), "classes as whole numbers, 0 or more"
+    expected = "classes as whole numbers, 0 or more"
     for label in prices:
-        expect(allowed.holds(label), f"a price is set for class {shown(label)}", expected)
+        expect(CLASS.holds(label), f"a price is set for class {shown(label)}", expected)
     return {
         int(label): _checked_price(f"the price of class {label}", price)
         for label, price in prices.items()

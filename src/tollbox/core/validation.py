@@ -13,9 +13,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -43,7 +44,10 @@ TIME = re.compile("".join(rf"(?:(\d+(?:\.\d+)?){unit})?" for unit in "hms"))
 
 def shown(value: Any) -> str:
     """Return a value as a message quotes it: its repr, or its type if the repr is long."""
-    text = str(value) if isinstance(value, Real) else repr(value)  # 0.5, not np.float64(0.5)
+    try:
+        text = str(value) if isinstance(value, Real) else repr(value)  # 0.5, not np.float64(0.5)
+    except Exception:  # the value's own code, or an integer of thousands of digits
+        return type(value).__name__
     return text if len(text) <= MOST_CHARACTERS and "\n" not in text else type(value).__name__
 
 
@@ -61,6 +65,24 @@ def expect(ok: bool, given: str, expected: str, remedy: str = "", input: str = "
 
 def is_whole(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_several(value: Any) -> bool:
+    """Return whether a value has elements; text has none, nor has an array without dimensions."""
+    return (
+        isinstance(value, Iterable)
+        and not isinstance(value, str | bytes)
+        and getattr(value, "shape", None) != ()
+    )
+
+
+def plain(value: Any) -> Any:
+    """Return any number, or NumPy or torch scalar, as a Python number; others unchanged."""
+    with contextlib.suppress(Exception):  # not a scalar, or a tensor that cannot be read
+        value = value.item()
+    if not is_number(value):
+        return value
+    return int(value) if is_whole(value) else float(value)
 
 
 def is_number(value: Any) -> bool:
@@ -108,6 +130,7 @@ def or_none(allowed: Range) -> Range:
     return Range(allowed.words, lambda value: value is None or allowed.holds(value))
 
 
+CLASS = Range("a class, 0 or more", whole(0, 2**63 - 1).holds)
 CAP = Range(
     "a whole number of 1 or more",
     lambda v: is_number(v) and v >= 1 and (math.isinf(v) or v % 1 == 0),
@@ -116,10 +139,13 @@ CAP = Range(
 
 
 def check(part: object, /, **ranges: Range) -> None:
-    """Raise InputError if a field of `part` is not in its range."""
+    """Raise InputError if a field of `part` is not in its range; make numbers plain: those of
+    NumPy overflow, and those of `fractions` cannot be printed like floats."""
     for name, allowed in ranges.items():
         value = getattr(part, name)
         require(allowed.holds(value), name, value, allowed.words)
+        if is_number(value):
+            object.__setattr__(part, name, plain(value))
 
 
 def check_whole(name: str, value: Any, least: float = -math.inf, most: float = math.inf) -> None:

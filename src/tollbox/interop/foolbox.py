@@ -17,6 +17,7 @@ Foolbox is imported when `Attack` is first used.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,13 +27,14 @@ from torch import Tensor
 from ..core.problem import Attack as AnyAttack
 from ..core.result import Results
 from ..core.third_party_models import foolbox_model
-from ..core.validation import require
+from ..core.validation import require, shown
 from ..data.user_code import optional
 from ..errors import InputError
 from ..models.functions import from_foolbox
 from .wrapping import Wrapped
 
 PURPOSE = "tollbox.interop.foolbox.Attack is a Foolbox attack"
+FLOATS = "floats, in a tensor of PyTorch or an array of NumPy"
 NAMES = {
     "images": "inputs",
     "labels": "criterion",
@@ -68,15 +70,24 @@ class FoolboxAttack:
     ) -> Any:
         """Return the closest adversarial point of each input, or the input if none was found."""
         eagerpy = optional("eagerpy", PURPOSE, "foolbox")
-        images, restored = eagerpy.astensor_(inputs)
+        images, restored = _converted(eagerpy.astensor_, inputs, "inputs", FLOATS)
         raw, starts = _tensor(images.raw, "inputs"), None
         if starting_points is not None:
-            starts = _tensor(eagerpy.astensor(starting_points).raw, "starting_points")
+            given = _converted(eagerpy.astensor, starting_points, "starting_points", FLOATS)
+            starts = _tensor(given.raw, "starting_points")
         asked = from_foolbox(model, device=raw.device, dtype=raw.dtype)
         pixels, goal = foolbox_model(model).pixels, _goal(criterion)
         points, self.results = self._wrapped.run(asked, pixels, raw, **goal, starts=starts)
-        given = isinstance(images.raw, Tensor)
-        return restored(eagerpy.astensor(points if given else points.numpy()))
+        of_torch = isinstance(images.raw, Tensor)
+        return restored(eagerpy.astensor(points if of_torch else points.numpy()))
+
+
+def _converted(convert: Callable[[Any], Any], value: Any, name: str, expected: str) -> Any:
+    """Return what a function of Foolbox makes of a value; raise InputError if it refuses it."""
+    try:
+        return convert(value)
+    except ValueError:
+        raise InputError(f"is {shown(value)}", expected=expected, input=name) from None
 
 
 def _tensor(images: Any, name: str) -> Tensor:
@@ -84,8 +95,7 @@ def _tensor(images: Any, name: str) -> Tensor:
         images = torch.from_numpy(np.array(images))
     if not isinstance(images, Tensor) or not images.is_floating_point():
         what = images.dtype if isinstance(images, Tensor) else type(images).__name__
-        expected = "floats, in a tensor of PyTorch or an array of NumPy"
-        raise InputError(f"is of {what}", expected=expected, input=name)
+        raise InputError(f"is of {what}", expected=FLOATS, input=name)
     return images.detach()
 
 
@@ -94,10 +104,10 @@ def _goal(criterion: Any) -> dict[str, Any]:
     criteria = optional("foolbox.criteria", PURPOSE, "foolbox")
     if isinstance(criterion, criteria.TargetedMisclassification):
         return {"targets": criterion.target_classes.raw}
-    if not isinstance(criterion, criteria.Criterion):
-        criterion = criteria.Misclassification(criterion)
-    known = isinstance(criterion, criteria.Misclassification)
     expected = "labels, Misclassification or TargetedMisclassification"
+    if not isinstance(criterion, criteria.Criterion):
+        criterion = _converted(criteria.Misclassification, criterion, "criterion", expected)
+    known = isinstance(criterion, criteria.Misclassification)
     require(known, "criterion", criterion, expected)
     return {"labels": criterion.labels.raw}
 

@@ -7,6 +7,7 @@ Then it is fitted to images of one shape (`network`).
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from os import PathLike
@@ -18,7 +19,7 @@ from ..core.cell import check_image
 from ..core.device import usable
 from ..core.execution import LARGEST_BATCH
 from ..core.model import Model
-from ..core.validation import check_flag, check_whole, require
+from ..core.validation import check_flag, or_none, require, whole
 from ..data.classes import class_names
 from ..data.tables import kind_of
 from ..data.user_code import is_function
@@ -32,7 +33,7 @@ from .registry import EXPECTED, FORMS, misspelt, prefixed, split
 
 
 def load_model(
-    source: str,
+    source: str | PathLike[str],
     example: Tensor | None = None,
     *,
     names: str | PathLike[str] | Sequence[str] | None = None,
@@ -90,7 +91,7 @@ def load_network(
 
 
 def open_network(
-    source: str,
+    source: str | PathLike[str],
     *,
     names: str | PathLike[str] | Sequence[str] | None = None,
     device: str | torch.device = "cpu",
@@ -98,12 +99,12 @@ def open_network(
     trust: bool = False,
 ) -> Network:
     """Load the network that `source` names; arguments as for `load_model`."""
-    require(isinstance(source, str), "model", source, EXPECTED)
+    require(isinstance(source, str | PathLike), "model", source, EXPECTED)
     check_flag("trust", trust)
-    if batch_size is not None:
-        check_whole("batch_size", batch_size, 1, LARGEST_BATCH)
+    allowed = or_none(whole(1, LARGEST_BATCH))
+    require(allowed.holds(batch_size), "batch_size", batch_size, allowed.words)
     given = None if names is None else class_names(names)
-    network = _load(Source(source, usable(device), batch_size, given, trust))
+    network = _load(Source(os.fspath(source), usable(device), batch_size, given, trust))
     if batch_size and network.batch not in (None, batch_size):
         given_size = f"is {batch_size}, but the model {source} takes only {network.batch}"
         raise InputError(given_size, input="batch_size")

@@ -127,7 +127,7 @@ class Network:
             raise source.error(", which comes without its mean and std", remedy=remedy)
         for option in OPTIONS:
             default = getattr(Running, option)
-            if getattr(running, option) is not default and option not in self.options:
+            if option not in self.options and getattr(running, option) != default:
                 given = f"is given, but {source.text} is {self.kind}"
                 expected = f"it for {_APPLIES_TO[option]} only"
                 raise InputError(given, expected=expected, remedy="leave it out", input=option)

@@ -85,8 +85,11 @@ def _per_channel(
         return None
     expected = "one number, or one per channel"
     try:
+        kind = torch.as_tensor(values).dtype
+        if kind.is_complex or kind == torch.bool:
+            raise TypeError
         numbers = torch.as_tensor(values, dtype=dtype, device=device).reshape(1, -1, 1, 1)
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError, RuntimeError, OverflowError):
         raise InputError(f"is {shown(values)}", expected=expected, input=name) from None
     count = numbers.numel()
     if count < 1 or (channels is not None and count not in (1, channels)):
