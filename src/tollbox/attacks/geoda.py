@@ -30,8 +30,7 @@ from ..core.ask import Asking, Iterate
 from ..core.problem import Problem
 from ..core.validation import MAX_VALUE, above
 from ..errors import InputError, mention
-from ..parts.paths import Segment
-from ..parts.rays import walk_outward
+from ..parts.rays import outward
 from ..parts.registry import Count, InnerFraction, Positive
 from ..parts.vectors import LazyRows
 from .descent import Descent, Move, Project, step_and_project
@@ -105,9 +104,7 @@ class GeoDAOriginal(Descent):
 
         def move(t: int, iterate: Iterate, direction: Tensor, project: Project) -> Asking[Iterate]:
             total.add_(direction, alpha=math.sqrt(problem.dimension / self.planned(t)))
-            moved = yield from walk_outward(problem, total * self.epsilon, self.steps)
-            if moved is None:
-                return iterate
-            return (yield from project(Segment(problem.source, moved)))
+            points = outward(problem.source, total * self.epsilon, self.steps)
+            return step_and_project(problem, iterate, points, project)
 
         return move

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..core.ask import Asking, Iterate
+from ..core.ask import Asking, Iterate, first_adversarial
 from ..core.problem import Problem
 from ..parts.paths import Segment
-from ..parts.rays import walk_outward
+from ..parts.rays import outward
 from ..parts.registry import Count, InnerFraction
 from ..parts.vectors import unit
 from .descent import Descent, Move, Project
@@ -54,7 +54,8 @@ class QFool(Descent):
             total.add_(normal)
             done += 1
             radius = (closest or iterate).distance
-            moved = yield from walk_outward(problem, unit(total) * radius, self.steps)
+            points = outward(problem.source, unit(total) * radius, self.steps)
+            moved = yield from first_adversarial(points, "step")
             rate = 0.0
             if moved is not None:
                 found = yield from project(Segment(problem.source, moved))

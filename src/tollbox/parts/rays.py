@@ -10,8 +10,8 @@ bracket:
 
 Each returns the closest adversarial point that it found, or None.
 
-`walk_outward` takes equal steps from the source until a point is adversarial. GeoDA and qFool use
-it to get from a normal to a point beyond the boundary; all answers except the last are flagged.
+GeoDA and qFool query `outward` points to get from a normal to a point beyond the boundary; all
+answers except the last are flagged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..core.ask import Answers, Ask, Asking, Iterate, T, Until, first_adversarial, handled
+from ..core.ask import Answers, Ask, Asking, Iterate, T, Until, handled
 from ..core.problem import Problem
 from ..engine.points import LinearPoint, LinearRows
 from .paths import Segment
@@ -130,10 +130,7 @@ def search_window(
     return (yield from search(problem, line, scale))
 
 
-def walk_outward(problem: Problem, step: Tensor, count: int) -> Asking[Iterate | None]:
-    """Return the first adversarial point of x* + step, x* + 2 step, ..., or None."""
+def outward(source: Tensor, step: Tensor, count: int) -> LazyRows:
+    """Return the rows x* + step, x* + 2 step, ..., clipped."""
     factors = range(1, count + 1)
-    points = LazyRows.stack(
-        factors, lambda k: torch.add(problem.source, step, alpha=k).clamp_(0, 1)
-    )
-    return first_adversarial(points, "step")
+    return LazyRows.stack(factors, lambda k: torch.add(source, step, alpha=k).clamp_(0, 1))

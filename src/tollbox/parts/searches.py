@@ -121,19 +121,22 @@ class _LastPassed(NamedTuple):
         return Iterate(point, self.distance, self.points.theta(self.row))
 
 
-def walk(
-    path: Path, places: Sequence[int], low: int, count: int, phase: str
-) -> Asking[tuple[_LastPassed | None, int]]:
+def _walk(
+    path: Path, places: Sequence[int], low: int, high: int, count: int, phase: str
+) -> Asking[tuple[_LastPassed | None, int, int]]:
     """Query the bins low + place in order, until the first that is not adversarial.
 
-    Return the last adversarial row and the number of adversarial rows.
+    Return the last adversarial row, and the ends of the interval in which the boundary then lies.
     """
     points = _Steps(path, places, low, count)
     answers = yield Ask(points, until=Until.NOT_ADVERSARIAL, phase=phase)
     passed = len(answers) - (not answers.adversarial[-1])
+    if passed < len(places):
+        high = low + places[passed]
     if not passed:
-        return None, 0
-    return _LastPassed(points, passed - 1, float(answers.distances[passed - 1])), passed
+        return None, low, high
+    last = _LastPassed(points, passed - 1, float(answers.distances[passed - 1]))
+    return last, low + places[passed - 1], high
 
 
 @lru_cache(maxsize=4096)
@@ -157,11 +160,8 @@ def narrow(path: Path, count: int, rule: Rule, phase: str = PHASE) -> Asking[tup
     low, high, found = 0, count, None
     while high - low > 1:
         places = _places(high - low, rule)
-        last, passed = yield from walk(path, places, low, count, phase)
-        if passed < len(places):
-            high = low + places[passed]
-        if last is not None:
-            found, low = last, low + places[passed - 1]
+        last, low, high = yield from _walk(path, places, low, high, count, phase)
+        found = last or found
     return path.start if found is None else found.iterate(), low
 
 
@@ -262,9 +262,6 @@ class LineSearch(Tolerance):
             places = range(step, high - low, step)
             if not places:
                 continue
-            last, passed = yield from walk(path, places, low, count, self.phase)
-            if passed < len(places):
-                high = low + places[passed]
-            if last is not None:
-                found, low = last, low + places[passed - 1]
+            last, low, high = yield from _walk(path, places, low, high, count, self.phase)
+            found = last or found
         return path.start if found is None else found.iterate()
