@@ -15,6 +15,11 @@ import numpy as np
 import torch
 
 from tollbox import Study, run_study
+from tollbox.report import DistanceRule
+from tollbox.report.page import page_data
+from tollbox.report.paper_table import paper_table, with_best_of_all
+from tollbox.report.ranking import standings
+from tollbox.report.runs import series_of
 from tollbox.studies import StudyResults
 from tollbox.studies.store.codec import checksum
 from tollbox.studies.store.record import Environment, ModelRecord, StudyRecord
@@ -197,3 +202,10 @@ def sample_record(**changes: Any) -> StudyRecord:
         "fingerprint": {"the attack 'surfree'": {"attack": "SurFree", "search.tau": "0.0001"}},
     }
     return StudyRecord(**{**values, **changes})
+
+
+def page_of(results: StudyResults, rule: DistanceRule = DistanceRule.HARD) -> dict[str, Any]:
+    """Return the data of a page as `tollbox report` makes it without options."""
+    series = series_of(results, rule)
+    table = with_best_of_all(paper_table(results.study, series), series)
+    return page_data(results, rule, series, table, standings(results, series, table.columns))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_studies import contents, rewrite_record
+from small_studies import contents, page_of, rewrite_record
 from torch import Tensor, nn
 
 import tollbox as tb
@@ -21,7 +21,6 @@ from tollbox import Study
 from tollbox.cli.app import main
 from tollbox.core.exactness import Seen
 from tollbox.errors import FileError, InputError
-from tollbox.report.page import page_data
 from tollbox.studies import StudyResults
 from tollbox.studies.create import create, holds
 from tollbox.studies.events import Options
@@ -134,7 +133,7 @@ def test_the_choice_is_kept_and_told(case: Case) -> None:
         found = results.results().exactness
         assert (found.seen, found.shapes, found.layout) == (Seen.LOGITS, (128,), "contiguous")
         assert (found.exact, results.exactness) == (True, [sentence])
-        assert sentence in page_data(results)["notes"]
+        assert sentence in page_of(results)["notes"]
         assert results.record.models["net"].running == {"dtype": "float32"}  # nor any other layout
     with StudyStatus(case.out) as status:
         assert status.exactness == [sentence]

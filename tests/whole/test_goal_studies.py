@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from small_studies import TEXT, StudyFolder, contents, write_study
+from small_studies import TEXT, StudyFolder, contents, page_of, write_study
 
 import tollbox as tb
 from tollbox.errors import FileError, InputError
-from tollbox.report.page import page_data
 from tollbox.studies.events import Options
 from tollbox.studies.export import write_export
 from tollbox.studies.run import run_folder
@@ -100,7 +99,7 @@ def test_the_numbers_are_those_of_a_run(study: StudyFolder) -> None:
 def test_what_is_written_of_it_says_so(study: StudyFolder, tmp_path: Path) -> None:
     with tb.studies.StudyResults(study.folder / "out") as found:
         write_export(found, tmp_path)
-        summary = page_data(found)["summary"]
+        summary = page_of(found)["summary"]
         wanted = [result.ledger.flagged for result in found.results()]
     assert "Flagged answers are classes 1, 2, 3; any other class is adversarial." in summary
     assert "Only pixels within a mask may change (mask.png)." in summary

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from small_studies import TEXT, write_study
+from small_studies import TEXT, page_of, write_study
 
 import tollbox as tb
 from tollbox.report.figures import write_figures
-from tollbox.report.page import page, page_data
+from tollbox.report.page import page
 from tollbox.report.paper_table import paper_table
 from tollbox.report.runs import series_of
 from tollbox.report.table_files import comma_separated
@@ -54,7 +54,7 @@ def test_results_are_in_linf(folder: Path) -> None:
 @pytest.mark.slow
 def test_what_is_written_of_it_says_linf(folder: Path, tmp_path: Path) -> None:
     with tb.studies.StudyResults(folder) as found:
-        data = page_data(found)
+        data = page_of(found)
         table = paper_table(found.study, series_of(found))
         write_export(found, tmp_path)
     for name in ("cells.csv", "steps.csv"):

@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_studies import TEXT, StudyFolder, write_study
+from small_studies import TEXT, StudyFolder, page_of, write_study
 
 import tollbox as tb
 from tollbox.cli.app import main
-from tollbox.report.page import page_data
 from tollbox.report.paper_table import BEST_OF_ALL, PaperTable, paper_table, with_best_of_all
 from tollbox.report.ranking import Standings, log_spaced, read_floors, standings
 from tollbox.report.runs import SeriesRuns, series_of
@@ -113,7 +112,7 @@ def test_the_best_of_all_is_the_least_of_each_image(
         assert cell is not None
         assert cell.value == pytest.approx(np.median(least))
         assert (cell.runs, cell.images) == (8, 4)
-    data = page_data(found)
+    data = page_of(found)
     assert [cell["best"] for cell in data["table"]["best"]] == [False, False]
     for curve in data["best"]:
         column = [c for c in data["curves"] if all(c[k] == curve[k] for k in ("price", "by"))]

@@ -16,12 +16,13 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from small_studies import page_of
 
 import tollbox as tb
 from tollbox.report import DistanceRule, statistics, summary
 from tollbox.report import gallery as gallery_module
 from tollbox.report.figures import write_figures
-from tollbox.report.page import page_data, rounded, usual_level
+from tollbox.report.page import rounded, usual_level
 from tollbox.report.paper_table import PaperTable, paper_table
 from tollbox.report.runs import series_of
 from tollbox.report.table_files import comma_separated, latex, markdown
@@ -170,7 +171,7 @@ def _overlaps(found: tb.studies.StudyResults, table: PaperTable, row: int, colum
 
 @pytest.mark.slow
 def test_curves_are_those_of_the_results(found: tb.studies.StudyResults) -> None:
-    data = page_data(found)
+    data = page_of(found)
     assert len(data["curves"]) == 2 * 2 * 4
     for curve in data["curves"]:
         results = found.results(attack=curve["attack"], price=curve["price"])
@@ -186,7 +187,7 @@ def test_curves_are_those_of_the_results(found: tb.studies.StudyResults) -> None
 @pytest.mark.slow
 def test_how_models_are_run_is_told(found: tb.studies.StudyResults) -> None:
     for name, model in found.record.models.items():
-        assert page_data(found)["environment"][f"model {name}"] == summary.model_settings(model)
+        assert page_of(found)["environment"][f"model {name}"] == summary.model_settings(model)
     how = {"dtype": "bfloat16", "compile": "true"}
     model = ModelRecord("float32", 8, running=how)
     assert summary.model_settings(model) == "dtype bfloat16, compile true, quantize 8"
@@ -195,7 +196,7 @@ def test_how_models_are_run_is_told(found: tb.studies.StudyResults) -> None:
 
 @pytest.mark.slow
 def test_the_data_is_plain(found: tb.studies.StudyResults) -> None:
-    data = page_data(found)
+    data = page_of(found)
     text = json.dumps(data, allow_nan=False)
     assert len(text) < 200_000
     assert data["summary"][0] == (
@@ -205,14 +206,14 @@ def test_the_data_is_plain(found: tb.studies.StudyResults) -> None:
     assert set(data["phases"][0]["phases"]) == {"clean", "start", "search"}
     planned = {shares["attack"] for shares in data["shares"]}
     assert planned == {"cgba", "a-cgba", "a_b & c|d"}
-    paper = page_data(found, DistanceRule.PAPER)
+    paper = page_of(found, DistanceRule.PAPER)
     assert "paper" in paper["reading"]
     assert paper["curves"] != data["curves"]
 
 
 @pytest.mark.slow
 def test_costs_by_phase_add_up_to_what_was_spent(found: tb.studies.StudyResults) -> None:
-    for bar in page_data(found)["phases"]:
+    for bar in page_of(found)["phases"]:
         results = found.results(attack=bar["attack"], price=bar["price"]).counted
         mean = np.mean([r.ledger.cost for r in results])
         assert sum(bar["phases"].values()) == pytest.approx(mean, rel=1e-3)
@@ -220,7 +221,7 @@ def test_costs_by_phase_add_up_to_what_was_spent(found: tb.studies.StudyResults)
 
 @pytest.mark.slow
 def test_the_gallery_shows_what_was_reached(found: tb.studies.StudyResults) -> None:
-    gallery = page_data(found)["gallery"]
+    gallery = page_of(found)["gallery"]
     assert gallery["note"] is None
     assert len(gallery["images"]) == 3
     pairs = {(row["attack"], row["price"]) for row in gallery["rows"]}
@@ -249,7 +250,7 @@ def _original(gallery: dict[str, Any], row: dict[str, Any]) -> str:
 
 @pytest.mark.slow
 def test_the_gallery_tells_the_class_that_the_model_gives(found: tb.studies.StudyResults) -> None:
-    gallery = page_data(found)["gallery"]
+    gallery = page_of(found)["gallery"]
     names = [name for *_, name in found.images]
     told = 0
     for row in gallery["rows"]:
@@ -276,14 +277,14 @@ def test_the_gallery_keeps_its_size(
     for name in ("MOST_BYTES", "MOST_WORK"):
         with monkeypatch.context() as patch:
             patch.setattr(gallery_module, name, 0)
-            rows = page_data(found)["gallery"]["rows"]
+            rows = page_of(found)["gallery"]["rows"]
         assert len({(row["attack"], row["price"]) for row in rows}) == 1
         assert [row["image"] for row in rows] == [0, 1, 2]
 
 
 @pytest.mark.slow
 def test_success_begins_at_nothing_and_for_all_at_one_cost(found: tb.studies.StudyResults) -> None:
-    data = page_data(found)
+    data = page_of(found)
     for price in ("1", "20"):
         curves = [s for s in data["success"] if s["price"] == price]
         assert {s["y"][0] for s in curves} == {0.0}
@@ -322,7 +323,7 @@ def test_a_gallery_without_its_images_says_so(
     images.rename(tmp_path / "away.npz")
     try:
         with tb.studies.StudyResults(found.folder) as again:
-            gallery = page_data(again)["gallery"]
+            gallery = page_of(again)["gallery"]
     finally:
         (tmp_path / "away.npz").rename(images)
     assert gallery["rows"] == []
@@ -348,7 +349,7 @@ def test_tables_as_text(table: PaperTable) -> None:
 
 @pytest.mark.slow
 def test_figures_are_written(found: tb.studies.StudyResults, tmp_path: Path) -> None:
-    names = write_figures(page_data(found), tmp_path)
+    names = write_figures(page_of(found), tmp_path)
     assert {name.rsplit(".", 1)[0] for name in names} >= {
         "median-l2-by-cost",
         "median-l2-by-flagged",

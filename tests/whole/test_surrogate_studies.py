@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 import torch
-from small_studies import TEXT, StudyFolder, contents, write_study
+from small_studies import TEXT, StudyFolder, contents, page_of, write_study
 from torch import Tensor, nn
 
 import tollbox as tb
 from tollbox import Study
 from tollbox.cli.app import main
 from tollbox.errors import FileError, InputError
-from tollbox.report.page import page_data
 from tollbox.studies import StudyResults
 from tollbox.studies.create import create
 from tollbox.studies.fingerprint import recorded_study
@@ -212,7 +211,7 @@ def test_it_is_read_without_being_loaded(case: Case, command: Command) -> None:
     with StudyResults(case.out) as results:
         digest = tb.Surrogate(Own(0, 5)).digest
         assert results.surrogates == {"frugal+surrogate": digest}
-        page = page_data(results)
+        page = page_of(results)
         assert page["environment"]["surrogate of frugal+surrogate"] == digest
         assert (
             page["gallery"]["note"] == "Not shown, because a surrogate is needed: frugal+surrogate."

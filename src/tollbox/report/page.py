@@ -31,16 +31,9 @@ from ..studies.results import StudyResults
 from ..studies.store.codec import End
 from . import DistanceRule, statistics, summary
 from .gallery import gallery
-from .paper_table import (
-    PaperTable,
-    TableColumn,
-    TableRow,
-    paper_table,
-    price_label,
-    with_best_of_all,
-)
-from .ranking import Estimate, Standings, first_cost, standings
-from .runs import MARKS, BestRun, CellCurve, SeriesRuns, best_runs, key_of, series_of
+from .paper_table import PaperTable, TableColumn, TableRow, price_label
+from .ranking import Estimate, Standings, first_cost
+from .runs import MARKS, BestRun, CellCurve, SeriesRuns, best_runs, key_of
 
 PLACE = re.compile(r"\{\{(\w+)\}\}")
 GENERATOR = b'<meta name="generator" content="tollbox">'
@@ -93,16 +86,13 @@ def rounded(value: Any) -> Any:
 
 def page_data(
     results: StudyResults,
-    rule: DistanceRule = DistanceRule.HARD,
-    all_series: Sequence[SeriesRuns] | None = None,
-    table: PaperTable | None = None,
-    ranking: Standings | None = None,
+    rule: DistanceRule,
+    all_series: Sequence[SeriesRuns],
+    table: PaperTable,
+    ranking: Standings,
 ) -> dict[str, Any]:
-    """Return the data of a study's page; pass the other arguments if they are computed already."""
+    """Return the data of a study's page."""
     study, record = results.study, results.record
-    all_series = series_of(results, rule) if all_series is None else all_series
-    table = table or with_best_of_all(paper_table(study, all_series), all_series)
-    ranking = ranking or standings(results, all_series, table.columns)
     levels = levels_of(all_series)
     with_runs = [runs for runs in all_series if runs.runs]
     efforts = [
