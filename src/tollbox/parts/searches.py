@@ -13,8 +13,8 @@ import sys
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import NamedTuple, Protocol
+from functools import lru_cache, partial
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -107,26 +107,17 @@ class _Steps(LinearRows):
             self._points[row] = self._path(self.theta(row))[None]
         return self._points[row]
 
-
-class _LastPassed(NamedTuple):
-    """The last adversarial row of an ask."""
-
-    points: _Steps
-    row: int
-    distance: float
-
-    def iterate(self) -> Iterate:
-        """Return the point, made only now because later asks replace most rows of a search."""
-        point = self.points[self.row : self.row + 1][0]
-        return Iterate(point, self.distance, self.points.theta(self.row))
+    def iterate(self, row: int, distance: float) -> Iterate:
+        return Iterate(self._row(row)[0], distance, self.theta(row))
 
 
 def _walk(
     path: Path, places: Sequence[int], low: int, high: int, count: int, phase: str
-) -> Asking[tuple[_LastPassed | None, int, int]]:
+) -> Asking[tuple[Callable[[], Iterate] | None, int, int]]:
     """Query the bins low + place in order, until the first that is not adversarial.
 
-    Return the last adversarial row, and the ends of the interval in which the boundary then lies.
+    Return a function that makes the last adversarial point, since later asks replace most of them,
+    and the ends of the interval in which the boundary then lies.
     """
     points = _Steps(path, places, low, count)
     answers = yield Ask(points, until=Until.NOT_ADVERSARIAL, phase=phase)
@@ -135,7 +126,7 @@ def _walk(
         high = low + places[passed]
     if not passed:
         return None, low, high
-    last = _LastPassed(points, passed - 1, float(answers.distances[passed - 1]))
+    last = partial(points.iterate, passed - 1, float(answers.distances[passed - 1]))
     return last, low + places[passed - 1], high
 
 
@@ -162,7 +153,7 @@ def narrow(path: Path, count: int, rule: Rule, phase: str = PHASE) -> Asking[tup
         places = _places(high - low, rule)
         last, low, high = yield from _walk(path, places, low, high, count, phase)
         found = last or found
-    return path.start if found is None else found.iterate(), low
+    return path.start if found is None else found(), low
 
 
 @dataclass(frozen=True)
@@ -264,4 +255,4 @@ class LineSearch(Tolerance):
                 continue
             last, low, high = yield from _walk(path, places, low, high, count, self.phase)
             found = last or found
-        return path.start if found is None else found.iterate()
+        return path.start if found is None else found()
