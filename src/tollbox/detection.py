@@ -32,7 +32,7 @@ from .core.cell import check_image
 from .core.detector import BenignStats, Detection, Detector, Session, Sessions, check_detector_type
 from .core.model import Model, as_model
 from .core.noise import content_hash
-from .core.validation import check_seed, check_whole, is_number, require
+from .core.validation import check_seed, check_whole, is_number, is_several, require
 from .engine.alarms import DIGITS, as_alarms
 from .errors import described
 
@@ -150,7 +150,7 @@ def benign_panel(
     """Count the alarms of a detector on harmless queries about images (c, h, w) in [0,1], in the
     form in which they would be sent to `model`."""
     check_detector_type(detector)
-    require(isinstance(images, Iterable), "images", images, "images (c, h, w)")
+    require(is_several(images), "images", images, "images (c, h, w)")
     check_seed("seed", seed)
     model, kinds, missing = as_model(model), dict(KINDS), list[str]()
     found = dict.fromkeys(kinds, Sessions())

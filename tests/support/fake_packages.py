@@ -115,7 +115,9 @@ def transformers(
     """The module, with CLIP alone."""
     module = types.ModuleType("transformers")
     vars(module).update(
-        CLIPModel=types.SimpleNamespace(from_pretrained=clip),
+        CLIPModel=types.SimpleNamespace(
+            from_pretrained=lambda name, **_: (clip(name), {"missing_keys": []})
+        ),
         CLIPTokenizer=types.SimpleNamespace(from_pretrained=lambda name: tokenise),
         ImageProcessingMixin=types.SimpleNamespace(
             get_image_processor_dict=lambda name: (SETTINGS, {})

@@ -130,7 +130,7 @@ def or_none(allowed: Range) -> Range:
     return Range(allowed.words, lambda value: value is None or allowed.holds(value))
 
 
-CLASS = Range("a class, 0 or more", whole(0, 2**63 - 1).holds)
+CLASS = Range("a class, 0 or more, below 2**63", whole(0, 2**63 - 1).holds)
 CAP = Range(
     "a whole number of 1 or more",
     lambda v: is_number(v) and v >= 1 and (math.isinf(v) or v % 1 == 0),
