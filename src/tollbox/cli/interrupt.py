@@ -21,7 +21,7 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-from .output import INTERRUPTED, TERMINATED, say
+from .output import INTERRUPTED, TERMINATED, end_process
 
 WAKE_SECONDS, WAKE_TIMES = 0.2, 10
 GRACE_SECONDS = 5.0
@@ -47,14 +47,7 @@ def ignore_signals() -> None:
             signal.signal(number, signal.SIG_IGN)
 
 
-def _end_process(message: str, code: int) -> None:
-    try:
-        say(message)
-    finally:
-        os._exit(code)
-
-
-_ends: list[Callable[[int], None]] = [partial(_end_process, f"{HANGS}.")]
+_ends: list[Callable[[int], None]] = [partial(end_process, f"{HANGS}.")]
 """Functions that exit with a code, from the watchdog's thread; the last one is in force."""
 
 

@@ -161,17 +161,20 @@ def say_mistake(error: InputError) -> None:
     say(error.sentence(lambda name: OPTIONS.get(name, f"--{name.replace('_', '-')}")))
 
 
+def end_process(message: str, code: int) -> None:
+    """Print a message and exit the process, from a thread, while the main thread hangs."""
+    try:
+        say(message)
+    finally:
+        os._exit(code)
+
+
 @contextlib.contextmanager
 def preparing(limit: float) -> Iterator[None]:
     """Exit the process if the work before a run exceeds the time limit, since a model may hang."""
-
-    def give_up() -> None:
-        try:
-            say(f"time limit reached before the run started: no answer within {limit:g} s.")
-        finally:
-            os._exit(FAILED)
-
-    timer = threading.Timer(min(limit + GRACE_SECONDS, threading.TIMEOUT_MAX), give_up)
+    message = f"time limit reached before the run started: no answer within {limit:g} s."
+    seconds = min(limit + GRACE_SECONDS, threading.TIMEOUT_MAX)
+    timer = threading.Timer(seconds, end_process, (message, FAILED))
     timer.daemon = True
     timer.start()
     try:

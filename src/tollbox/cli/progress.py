@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -29,7 +28,7 @@ from ..studies.events import CellEnded, Event, WorkerLost, WorkerProgress
 from ..studies.results import StudyResults
 from ..studies.status import counts_in_median
 from ..workers.executors import OnLoss
-from .output import FAILED, clock, say
+from .output import FAILED, clock, end_process, say
 
 LOG_SECONDS = 10.0
 REDRAW_SECONDS = 0.2
@@ -155,12 +154,11 @@ class StudyProgress:
                 self._live.console.print(f"tollbox: {message}", soft_wrap=True)
 
     def end_process(self, message: str, code: int = FAILED) -> None:
-        """Print a message and exit the process, from a thread, while the main thread hangs."""
+        """End the display, and then the process (`output.end_process`)."""
         try:
             self.__exit__()
-            say(message)
         finally:
-            os._exit(code)
+            end_process(message, code)
 
     def tell(self, event: Event) -> None:
         """Process an event, and redraw the display if it is due."""
