@@ -414,3 +414,26 @@ def test_medians_leave_out_runs_that_were_cut_short() -> None:
     assert results.failed
     assert not np.isnan(results.median_at(5.0))
     assert np.isnan(results.median_at(3000.0))
+
+
+def test_a_study_folder_does_not_replace_installed_packages(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder of a study is searched for the modules that it names, and for nothing else."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    folder = tmp_path / "study"
+    folder.mkdir()
+    for package in ("onnxruntime", "transformers"):
+        monkeypatch.delitem(sys.modules, package, raising=False)
+        (folder / f"{package}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    (folder / "net.onnx").write_bytes(b"no model")
+    np.savez(folder / "set.npz", images=np.full((1, 3, 4, 5), 120, np.uint8), labels=[0])
+    for model in ("net.onnx", "hf:nobody/nothing"):
+        (folder / "study.toml").write_text(
+            f'budget = 20\nprices = [2]\ndevice = "cpu"\nimages = {{path = "set.npz"}}\n'
+            f'[[models]]\nsource = "{model}"\n[[attacks]]\npreset = "hsja"\n'
+        )
+        with pytest.raises(SystemExit) as end:
+            main(["run", str(folder / "study.toml"), "--out", str(tmp_path / "out")])
+        assert end.value.code == 2, capsys.readouterr().err
+        assert not (tmp_path / "ran").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import re
+import time
 import weakref
 from dataclasses import dataclass, replace
 
@@ -353,7 +354,7 @@ def test_a_spare_row_that_fails_past_the_end_of_its_run_is_seen_by_nobody(size):
 def waits(monkeypatch):
     """Seconds for which the sender would have waited."""
     seconds = []
-    monkeypatch.setattr(sender_module.time, "sleep", seconds.append)
+    monkeypatch.setattr(sender_module.Sender, "_wait", lambda _, wait: seconds.append(wait))
     return seconds
 
 
@@ -386,8 +387,27 @@ def test_failures_that_last_end_soon(waits):
     results = run(predict=lambda batch: 3, retries=7)
     assert "expected" in results[0].reason
     assert waits == []  # a wrong answer would be wrong again
+
+    def broken(batch):
+        if (batch == images(3)[1]).flatten(1).all(1).any():
+            raise ConnectionError("HTTP 500")
+        return BOUNDARY.labels(batch)
+
+    results = run(predict=broken, retries=2, batch_size=8)
+    assert [r.stop is Stop.MODEL_ERROR for r in results].count(True) == 1
+    assert waits == [1, 2]  # not again for each half of the batch
     with pytest.raises(InputError, match="retries is -1: expected"):
         tb.Execution(retries=-1)
+
+
+def test_a_wait_for_the_next_call_ends_with_the_time_limit():
+    def down(batch):
+        raise ConnectionError("HTTP 503")
+
+    began = time.monotonic()
+    results = run(predict=down, retries=100, time_limit=0.2)
+    assert {r.stop for r in results} == {Stop.TIME_LIMIT}
+    assert time.monotonic() - began < 20
 
 
 def test_a_metered_model_is_not_asked_for_what_lies_behind_a_failed_row():

@@ -86,7 +86,9 @@ class Engine:
         batch_size = batch_size_for(model, execution)
         check_function("progress", progress)
         one_shape, metered = execution.one_shape, execution.metered
-        self.sender = Sender(model, batch_size, one_shape, metered, execution.retries)
+        self.sender = Sender(
+            model, batch_size, one_shape, metered, execution.retries, self._asked_to_stop
+        )
         self._model, self._execution = model, execution
         self._live_limit = execution.live or default_live(batch_size)
         self._memory = memory * memory_for_points(model.device)
@@ -117,6 +119,11 @@ class Engine:
         """Stop all cells after the batches in flight; safe to call from a signal handler."""
         self._stopping = self._stopping or reason
 
+    def _asked_to_stop(self) -> Stop | None:
+        if time.monotonic() - self._began > float(self._execution.time_limit):
+            self.stop(Stop.TIME_LIMIT)
+        return self._stopping
+
     def run(self, cells: Iterable[Cell]) -> Iterator[Result]:
         """Run cells and yield each result when its cell finishes, in no particular order.
 
@@ -129,10 +136,8 @@ class Engine:
         refusal: Exception | None = None
         more, admitted = True, 0
         while more or self._cell_runs or self._in_flight or self._has_news():
-            if time.monotonic() - self._began > float(self._execution.time_limit):
-                self.stop(Stop.TIME_LIMIT)
-            if self._stopping is not None:
-                self._end_all(self._stopping)
+            if (reason := self._asked_to_stop()) is not None:
+                self._end_all(reason)
             while more and self._has_room():
                 if self._stopping is not None and not isinstance(cells, Sized):
                     more = False  # an iterable without a length may be infinite

@@ -14,8 +14,9 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -173,10 +174,17 @@ class Sender:
     """The sender of rows to one model, in batches."""
 
     def __init__(
-        self, model: Model, batch_size: int, one_shape: bool, metered: bool, retries: int = 0
+        self,
+        model: Model,
+        batch_size: int,
+        one_shape: bool,
+        metered: bool,
+        retries: int = 0,
+        asked_to_stop: Callable[[], Stop | None] = lambda: None,
     ) -> None:
         self.model, self.batch_size, self.metered = model, batch_size, metered
-        self._retries, self._failed_calls = retries, 0
+        self._retries, self._asked_to_stop = retries, asked_to_stop
+        self._gave_up = False
         self._one_shape = one_shape or model.batch is not None
         self.builder = BatchBuilder(model)
         self.memory_warnings: list[str] = []
@@ -227,30 +235,45 @@ class Sender:
         return next(shape for shape in self.shapes if shape >= rows)
 
     def send(
-        self, spans: list[RowSpan], extra: Sequence[Tensor] = (), known: Labels | None = None
+        self,
+        spans: list[RowSpan],
+        extra: Sequence[Tensor] = (),
+        known: Labels | None = None,
+        *,
+        bisecting: bool = False,
     ) -> list[InFlightBatch]:
         """Send rows, in one or more batches; `extra` values travel with the first. If labels are
         known, the points are made only to measure distances."""
         if not spans or known is not None:
             return [self._forward(spans, extra, known)]
-        try:
-            batches = [self._forward(spans, extra)]
-            self._failed_calls = 0
-            return batches
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # a model may raise anything
-            memory, reason = is_out_of_memory(error), described(error)
-            final = memory or isinstance(error, ModelFault)
-        # Outside the handler: the error would keep all memory that the failed batch allocated.
-        if not final and self._failed_calls < self._retries:
-            time.sleep(min(2.0**self._failed_calls, LONGEST_WAIT))
-            self._failed_calls += 1
-            return self.send(spans, extra)
+        retries = 0 if bisecting or self._gave_up else self._retries
+        for failed_calls in itertools.count():
+            try:
+                batches = [self._forward(spans, extra)]
+                self._gave_up = False
+                return batches
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # a model may raise anything
+                memory, reason = is_out_of_memory(error), described(error)
+                final = memory or isinstance(error, ModelFault)
+            # Outside the handler: the error would keep all memory that the failed batch allocated.
+            if final or failed_calls == retries:
+                self._gave_up = not final
+                break
+            if (stop := self._wait(min(2.0**failed_calls, LONGEST_WAIT))) is not None:
+                return [self._launch(extra, [(span, Failure(stop, "")) for span in spans])]
         if memory and self.batch_size > 1 and self.model.batch is None:
             return self._smaller(spans, extra)
         self.exhausted = self.exhausted or memory
         return self._bisect(spans, extra, reason)
+
+    def _wait(self, seconds: float) -> Stop | None:
+        """Wait; if the run is asked to stop meanwhile, return the reason at once."""
+        end = time.monotonic() + seconds
+        while (stop := self._asked_to_stop()) is None and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, 0.1))
+        return stop
 
     def _forward(
         self, spans: list[RowSpan], extra: Sequence[Tensor], known: Labels | None = None
@@ -315,13 +338,13 @@ class Sender:
             failure = Failure(Stop.MODEL_ERROR, reason)
             return [self._launch(extra, [(spans[0], failure)])]
         front, back = split(spans, rows // 2)
-        batches = self.send(front, extra)
+        batches = self.send(front, extra, bisecting=True)
         failed = [failure for batch in batches for failure in batch.failures]
         lost = [(span, AFTER_A_FAILURE) for span in back if self._follows(span, failed)]
         back = [span for span in back if not self._follows(span, failed)]
         if lost:
             batches.append(self._launch((), lost))
-        return batches + self.send(back) if back else batches
+        return batches + self.send(back, bisecting=True) if back else batches
 
     def _follows(self, span: RowSpan, failures: Failures) -> bool:
         """Return whether a span follows a failed span of its run, and so is not sent. Later runs

@@ -205,7 +205,7 @@ def _mean_and_std(settings: Settings) -> tuple[tuple[float, ...] | None, tuple[f
     )
 
 
-def _numbers(settings: Settings, name: str, most: int = 4) -> list[float] | None:
+def _numbers(settings: Settings, name: str, most: int = 1000) -> list[float] | None:
     """Return the numbers of a setting, at most one for each channel; None if it is absent."""
     value = settings.get(name)
     listed: list[Any] = value if isinstance(value, list) else [value]

@@ -68,6 +68,11 @@ def own_weights(text: str) -> tuple[str, str]:
     return (known, file) if takes_weights and at and file.endswith(".safetensors") else (name, "")
 
 
+def is_user_function(text: str) -> bool:
+    """Return whether a name is `module:function`; a prefix names an installed package instead."""
+    return split(text)[0] is None and is_function(text)
+
+
 def is_model_name(text: str) -> bool:
     """Return whether a text has the form of a model's name, `prefix:NAME` or `module:function`."""
     return split(text)[0] is not None or is_function(text)

@@ -45,7 +45,7 @@ from ..models.loading import load_network, open_network
 from ..models.network import Network, tried
 from ..models.numerics import DTYPES
 from ..models.pytorch import Running
-from ..models.registry import brings_configuration, files_of
+from ..models.registry import brings_configuration, files_of, is_user_function
 from ..workers.executors import threads_each
 from .fingerprint import (
     NEW_STUDY,
@@ -222,7 +222,7 @@ class StudyInputs:
     def surrogate(self, spec: AttackSpec) -> Surrogate | None:
         given = spec.surrogate
         if given is not None and spec.name not in self._surrogates:
-            if any(":" in source for source in given.resolved):
+            if any(map(is_user_function, given.resolved)):
                 importable(str(self.study.folder.resolve()))
             with self.study.reporting(spec=spec):
                 own = given.mean is None and given.std is None
@@ -430,7 +430,7 @@ def load(
 
 def open_model(study: Study, spec: ModelSpec, device: str | torch.device, trust: bool) -> Network:
     """Load a model without fitting it to the images."""
-    if ":" in spec.resolved:
+    if is_user_function(spec.resolved):
         importable(str(study.folder.resolve()))
     with study.reporting(spec=spec):
         names, size = study.images.names, study.execution.batch_size
