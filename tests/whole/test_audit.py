@@ -591,7 +591,8 @@ def test_a_page_of_ten_thousand_cells(tmp_path: Path) -> None:
     grid = Grid(study, MANY, None)
     environment = Environment("0.1.0", "2", "2", "3", "cpu")
     record = describe(study, grid, environment, {"model": ModelRecord("float32", None)}, "audit")
-    record = dataclasses.replace(record, settings=settings_of(2000, images, Criteria()))
+    settings = settings_of(2000, images, Criteria())
+    record = dataclasses.replace(record, settings=settings, shape=(3, 32, 32))
     rows = [(n, f"{n:064x}", 0, f"image {n}") for n in range(MANY)]
     out = tmp_path / "out"
     out.mkdir()
