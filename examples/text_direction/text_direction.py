@@ -5,7 +5,7 @@
     cd examples/text_direction
     python text_direction.py                  # copies the model file here: direction.onnx
     tollbox run study.toml --out results
-    tollbox report results                    # results/report.html
+    tollbox report results --trust-code       # results/report.html
 
 The network is the two-class direction classifier in the wheel of `rapidocr-onnxruntime`
 (Apache-2.0), which tells upright text from text that is upside down before it is read. Upright is

@@ -80,7 +80,7 @@ def test_the_direction_of_text_from_the_model_file_to_the_page(place: Path) -> N
     assert small.count("[[attacks]]") == small.count("limit = 1") == small.count("= 700") == 1
     study.write_text(small)
     ran("-m", "tollbox", "run", "study.toml", "--out", "results", folder=place)
-    ran("-m", "tollbox", "report", "results", folder=place)
+    ran("-m", "tollbox", "report", "results", "--trust-code", folder=place)
     page = (place / "results" / "report.html").read_text()
     assert '"label":"upright"' in page
     assert '"label":"upside down"' in page
