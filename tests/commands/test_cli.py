@@ -185,6 +185,17 @@ def test_the_demo_is_an_audit_and_its_page(
     assert typed(capsys, "resume", "demo-output")[0] == 0
 
 
+def test_a_demo_that_its_own_time_limit_stops_is_no_failure(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(demo_command, "TIME_LIMIT", 0.2)
+    code, out, err = typed(capsys, "demo", "--images", "2")
+    assert code == 0, err
+    assert "Time limit reached" in err
+    assert out.endswith(f"Next, audit your own model: `{demo_command.NEXT}`.\n")
+
+
 def test_the_demo_replaces_nothing_but_a_demo(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
