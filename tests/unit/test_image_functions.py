@@ -13,8 +13,9 @@ import torch
 import tollbox as tb
 from tollbox.cli.app import main
 from tollbox.core.noise import content_hash
-from tollbox.data.data_sets import images_from
+from tollbox.data.data_sets import _data_set_images, images_from
 from tollbox.data.images import ImageSet
+from tollbox.data.resizing import Preparation
 from tollbox.errors import FileError, InputError
 from tollbox.models.loading import load_model
 from tollbox.studies.images import images_digest
@@ -283,3 +284,16 @@ def test_a_function_without_arguments_makes_the_model(module: str) -> None:
         load_model(f"{module}:raising", example)
     with pytest.raises(InputError, match=r"^the images are on the other shelf\.$"):
         load_model(f"{module}:refusing", example)
+
+
+def test_a_data_set_that_would_never_end_is_refused() -> None:
+    class Endless:
+        def __len__(self) -> int:
+            return 10**12
+
+        def __getitem__(self, number: int) -> tuple[torch.Tensor, int]:
+            return torch.zeros(1, 4, 4), 0
+
+    with pytest.raises(InputError, match=r"has 1,000,000,000,000 items: expected at most .*limit"):
+        _data_set_images(Endless(), "", None, Preparation())
+    assert len(_data_set_images(Endless(), "", 2, Preparation()).labels) == 2

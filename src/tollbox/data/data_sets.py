@@ -35,6 +35,8 @@ from .resizing import ModelConfiguration, Preparation, Resizing
 from .tables import LARGEST
 from .user_code import called, imported, with_kind
 
+MOST_ITEMS = 10_000_000
+FEWER = f"set {mention('limit')}"
 IMAGE_KEYS = ("image", "img")
 LABEL_KEYS = ("label", "labels")
 ITEM = "(image, label), or a mapping with image and label"
@@ -132,6 +134,8 @@ def _is_pillow(value: Any) -> bool:
 
 def _data_set_images(data: Any, origin: str, limit: int | None, prepared: Preparation) -> ImageSet:
     count = len(data) if limit is None else min(limit, len(data))
+    if count > MOST_ITEMS:
+        raise InputError(f"has {count:,} items", expected=f"at most {MOST_ITEMS:,}", remedy=FEWER)
     images: list[Tensor | NDArray[np.uint8]] = []
     labels: list[int] = []
     for number in range(count):

@@ -199,6 +199,8 @@ class StudyRecord:
         """Description of the first impossible value; None if all are possible."""
         if not 0 <= self.part < self.parts <= self.shards or self.shards % self.parts:
             return f"it is part {self.part} of {self.parts}, and has {self.shards} shards"
+        if self.made_by == "attack" and not {"attack", "price", "target"} <= self.settings.keys():
+            return "it has no settings of an attack"
         if self.shard not in self.folder_shards:
             return f"its shard is {self.shard}"
         if not (1 <= self.width < 2**40 and self.models) or len(self.series) % len(self.models):
