@@ -102,7 +102,7 @@ class Hungry(nn.Module):
         return logits
 
 
-def rules(told: Callable[[str, bool], None], attacks: list[str]) -> None:
+def rules(record: Callable[[str, bool], None], attacks: list[str]) -> None:
     """Rules 4 to 7, on a small network."""
     double = tb.models.embedded(device="cuda", dtype=torch.float64)
     single = tb.models.embedded(device="cuda")
@@ -116,10 +116,10 @@ def rules(told: Callable[[str, bool], None], attacks: list[str]) -> None:
             "metered": {"metered": True},
         }
         for how, options in ways.items():
-            told(f"rule 4: {attack}, {how}", attacked(double, attack, **options) == wanted)
+            record(f"rule 4: {attack}, {how}", attacked(double, attack, **options) == wanted)
         one = attacked(single, attack, one_shape=True)
         few = attacked(single, attack, one_shape=True, backwards=True, live=3)
-        told(f"rule 4: {attack}, float32 at one shape", one == few)
+        record(f"rule 4: {attack}, float32 at one shape", one == few)
 
     results = tb.run(
         tb.preset("hsja"),
@@ -129,9 +129,9 @@ def rules(told: Callable[[str, bool], None], attacks: list[str]) -> None:
         budget=600,
         execution=tb.Execution(check=True),
     )
-    told("the model check finds nothing", results.findings == ())
+    record("the model check finds nothing", results.findings == ())
     points = [r.adversarial * 255 for r in results if r.adversarial is not None]
-    told("rule 5: 8-bit points", all((p - p.round()).abs().max() < 1e-4 for p in points))
+    record("rule 5: 8-bit points", all((p - p.round()).abs().max() < 1e-4 for p in points))
 
     hungry = tb.models.from_torch(Hungry(single.model.network or nn.Identity()), device="cuda")
     results = tb.run(
@@ -142,8 +142,8 @@ def rules(told: Callable[[str, bool], None], attacks: list[str]) -> None:
         budget=300,
         execution=tb.Execution(batch_size=64),
     )
-    told("rule 6: out of memory", all("out of memory" in r.warnings[-1] for r in results))
-    told("rule 6: and none failed", results.failed == 0)
+    record("rule 6: out of memory", all("out of memory" in r.warnings[-1] for r in results))
+    record("rule 6: and none failed", results.failed == 0)
 
     for attack in attacks:
         torch.cuda.set_sync_debug_mode("error")
@@ -157,17 +157,17 @@ def rules(told: Callable[[str, bool], None], attacks: list[str]) -> None:
             norm=norm_of(attack),
         )
         torch.cuda.set_sync_debug_mode("default")
-        told(f"rule 7: {attack}, one synchronisation per batch", results.failed == 0)
+        record(f"rule 7: {attack}, one synchronisation per batch", results.failed == 0)
 
 
-def watched(told: Callable[[str, bool], None], attacks: list[str]) -> None:
+def watched(record: Callable[[str, bool], None], attacks: list[str]) -> None:
     """Rule 4 with a detector, whose alarms cost something and end a run."""
     double = tb.models.embedded(device="cuda", dtype=torch.float64)
     watch: dict[str, Any] = {"detection": tb.Detection(NEAR, alarm_price=5, max_alarms=5)}
     for attack in attacks:
         wanted = attacked(double, attack, batch_size=64, **watch)
         ended = sum(row[0][0] is tb.Stop.ALARM for row in wanted)
-        told(f"watched: {attack}, {ended} of {COUNT} runs end by alarms", ended > 0)
+        record(f"watched: {attack}, {ended} of {COUNT} runs end by alarms", ended > 0)
         ways: dict[str, dict[str, Any]] = {
             "batches of 7": {"batch_size": 7},
             "backwards, three live": {"backwards": True, "live": 3},
@@ -175,30 +175,30 @@ def watched(told: Callable[[str, bool], None], attacks: list[str]) -> None:
         }
         for how, options in ways.items():
             same = attacked(double, attack, **options, **watch) == wanted
-            told(f"watched, rule 4: {attack}, {how}", same)
+            record(f"watched, rule 4: {attack}, {how}", same)
 
 
-def kernels(told: Callable[[str, bool], None]) -> None:
+def kernels(record: Callable[[str, bool], None]) -> None:
     """What is made in few launches is what plain torch makes."""
     for dtype in (torch.float32, torch.float64):
         pictures = torch.rand(4, 3, 50, 47, dtype=dtype)
         there = pictures.to("cuda")
         problem, twin = tb.attack.Problem(there[0], 0), tb.attack.Problem(pictures[0], 0)
         noise, known = (each.noise("check", 1, 300)[5:200] for each in (problem, twin))
-        told(f"{dtype}: noise has the bits of the CPU", torch.equal(noise.cpu(), known))
+        record(f"{dtype}: noise has the bits of the CPU", torch.equal(noise.cpu(), known))
         batches = []
         for images in (pictures, there):
             some = [LinearPoint(images[0], images[1] - 0.5, 0.7, images[2] - 0.5, -1.3)]
             some += [LinearPoint(images[1], images[3] - 0.5, 1 / 3)]
             batches.append(images.new_zeros(3, *images.shape[1:]))
             write(batches[-1], some, [2, 0])
-        told(f"{dtype}: mixtures have the bits of the CPU", batches[1].cpu().equal(batches[0]))
+        record(f"{dtype}: mixtures have the bits of the CPU", batches[1].cpu().equal(batches[0]))
         turn = pictures[3] / torch.linalg.vector_norm(pictures[3])
         circles = [
             Circle.through(images[0], images[1], turn.to(images)) for images in (pictures, there)
         ]
         apart = float((circles[0].side - circles[1].side.cpu()).abs().max())
-        told(f"{dtype}: a circle, to rounding", apart < 8 * torch.finfo(dtype).eps)
+        record(f"{dtype}: a circle, to rounding", apart < 8 * torch.finfo(dtype).eps)
         for prior in (Photo(), Spectrum(1e5, grey=0.5), Reweighed(), Dct(4)):
             drawing = prior.begin(problem).at(there[1])
             rows = problem.noise("check", 1, 1 << 20, drawing.shape)
@@ -207,7 +207,7 @@ def kernels(told: Callable[[str, bool], None]) -> None:
             blocks = sorted({block_containing(row) for row in range(300)})
             plain = [drawing(rows[first : first + size], 1.0) for first, size in blocks]
             same = parts.equal(torch.cat(plain)[:300])
-            told(f"{dtype}: {type(prior).__name__}, recorded and plain", same)
+            record(f"{dtype}: {type(prior).__name__}, recorded and plain", same)
 
 
 class Unrecordable(nn.Module):
@@ -225,7 +225,7 @@ class Unrecordable(nn.Module):
         return logits if self.odd else logits * self.constant[0].to(images.device)
 
 
-def graphs(told: Callable[[str, bool], None]) -> None:
+def graphs(record: Callable[[str, bool], None]) -> None:
     """A failed recording stays one failure: the run is that of the plain network, and later graphs,
     random numbers, memory and results are those of a process without the failure."""
     single = tb.models.embedded(device="cuda")
@@ -247,14 +247,16 @@ def graphs(told: Callable[[str, bool], None]) -> None:
 
     for _ in range(2):  # the second time, all graphs of the first are gone
         _, alone = outcome(network, graphs=True, attack="a-hsja")
-        told("graphs: of the network alone, no warning", {r.warnings for r in alone} == {()})
+        record("graphs: of the network alone, no warning", {r.warnings for r in alone} == {()})
         gc.collect()
     plain, _ = outcome(network, graphs=False)
     recorded, first = outcome(network, graphs=True)
-    told("graphs: a network that can be recorded, no warning", {r.warnings for r in first} == {()})
-    told("graphs: recorded and plain runs agree", recorded == plain)
+    record(
+        "graphs: a network that can be recorded, no warning", {r.warnings for r in first} == {()}
+    )
+    record("graphs: recorded and plain runs agree", recorded == plain)
     _, checked = outcome(network, graphs=True, check=True)
-    told(f"graphs: the model check finds nothing {checked.findings}", checked.findings == ())
+    record(f"graphs: the model check finds nothing {checked.findings}", checked.findings == ())
     for odd in (False, True):
         what = "an error of its own" if odd else "a tensor on the CPU"
         for check in (False, True):
@@ -262,12 +264,12 @@ def graphs(told: Callable[[str, bool], None]) -> None:
             said = {text for r in results for text in r.warnings}
             print(f"        {said}, findings {results.findings}, {results.exactness.sentence}")
             why = "not while this is recorded" if odd else "CPU"
-            told(f"graphs: {what}, one warning", len(said) == 1 and why in min(said))
-            told(f"graphs: {what}, none failed", results.failed == 0)
-            told(f"graphs: {what}, the results of plain launches", found == plain)
+            record(f"graphs: {what}, one warning", len(said) == 1 and why in min(said))
+            record(f"graphs: {what}, none failed", results.failed == 0)
+            record(f"graphs: {what}, the results of plain launches", found == plain)
         again, after = outcome(network, graphs=True)
-        told(f"graphs: after {what}, no warning", {r.warnings for r in after} == {()})
-        told(f"graphs: after {what}, as in a fresh process", again == recorded)
+        record(f"graphs: after {what}, no warning", {r.warnings for r in after} == {()})
+        record(f"graphs: after {what}, as in a fresh process", again == recorded)
         try:
             torch.rand(3, device="cuda")
             torch.cuda.synchronize()
@@ -278,7 +280,7 @@ def graphs(told: Callable[[str, bool], None]) -> None:
         except RuntimeError as error:
             print(f"        {error}")
             clean = False
-        told(f"graphs: after {what}, random numbers and memory work", clean)
+        record(f"graphs: after {what}, random numbers and memory work", clean)
 
 
 def main() -> int:
@@ -291,18 +293,18 @@ def main() -> int:
     attacks = [*tb.presets("l2"), *tb.presets("linf")] if args.rules == ["all"] else args.rules
     report: dict[str, Any] = {**common.provenance(args.device), "broken": 0, "rules": []}
 
-    def told(what: str, holds: bool) -> None:
+    def record(what: str, holds: bool) -> None:
         report["broken"] += not holds
         report["rules"].append({"holds": holds, "what": what})
         print(f"{'holds' if holds else 'BROKEN':>6}  {what}", flush=True)
 
     if args.device != "cpu" and attacks:
-        kernels(told)
-        graphs(told)
-        rules(told, attacks)
-        watched(told, attacks)
+        kernels(record)
+        graphs(record)
+        rules(record, attacks)
+        watched(record, attacks)
     if args.net is not None:
-        report["killed"] = killed.check(args, told)
+        report["killed"] = killed.check(args, record)
     print(json.dumps(report, indent=1))
     common.write(args.out, report)
     return int(report["broken"] > 0)

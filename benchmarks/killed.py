@@ -35,7 +35,7 @@ import study_files
 HERE = Path(__file__).resolve().parents[1]
 REPEATED = "repeated runs may"
 """How a report begins to say that a study is not known to be exact."""
-Told = Callable[[str, bool], None]
+Record = Callable[[str, bool], None]
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +58,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
 
 
-def check(args: argparse.Namespace, told: Told) -> list[dict[str, Any]]:
+def check(args: argparse.Namespace, record: Record) -> list[dict[str, Any]]:
     """All precisions and modes; gives a row for each number of processes."""
     on_gpu = args.device != "cpu"
     paths = [HERE / "src", HERE / "benchmarks", HERE / "tests" / "support"]
@@ -74,7 +74,7 @@ def check(args: argparse.Namespace, told: Told) -> list[dict[str, Any]]:
                 tempfile.TemporaryDirectory(prefix="killed-") as folder,
                 torture.Nursery() as nursery,
             ):
-                rows += _one(args, precision, mode, Path(folder), torture, nursery, told)
+                rows += _one(args, precision, mode, Path(folder), torture, nursery, record)
     return rows
 
 
@@ -85,7 +85,7 @@ def _one(
     folder: Path,
     torture: Any,
     nursery: Any,
-    told: Told,
+    record: Record,
 ) -> list[dict[str, Any]]:
     source, what = folder / "study", f"{args.net}, {precision}, {mode}"
     for workers in {1, *args.workers}:
@@ -93,7 +93,7 @@ def _one(
     try:
         expected, seconds = torture.unbroken(nursery, source, folder / "unbroken")
     except SystemExit as refusal:
-        told(f"{what}: the unbroken study: {refusal}", False)
+        record(f"{what}: the unbroken study: {refusal}", False)
         return [{"precision": precision, "mode": mode, "refused": str(refusal)}]
     print(f"{what}: unbroken, {len(expected)} cells in {seconds:.1f} s", flush=True)
     rows = []
@@ -118,12 +118,12 @@ def _one(
         rows.append(row)
         print(json.dumps(row), flush=True)
         how = f"{what}, killed {row['kills']} times, {workers} processes"
-        told(f"{how}: every resume went well", not one.wrong)
+        record(f"{how}: every resume went well", not one.wrong)
         if mode == "exact":
-            told(f"{how}: {len(one.different)} cells differ", not one.different)
+            record(f"{how}: {len(one.different)} cells differ", not one.different)
         elif one.different:
             said = _report_says(out)
-            told(f"{how}: {len(one.different)} cells differ, and the report says so", said)
+            record(f"{how}: {len(one.different)} cells differ, and the report says so", said)
     return rows
 
 

@@ -350,7 +350,10 @@ def cuda(monkeypatch):
     }
     for name, fake in fakes.items():
         monkeypatch.setattr(torch.cuda, name, fake)
-    ended = lambda device, pool: state.under_way.remove(pool)  # noqa: E731
+
+    def ended(device, pool):
+        state.under_way.remove(pool)
+
     monkeypatch.setattr(torch._C, "_cuda_endAllocateToPool", ended, raising=False)
     monkeypatch.setattr(device_module, "_pools", {})
     record = CudaGraph._record
