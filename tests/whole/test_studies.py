@@ -472,7 +472,7 @@ def test_a_model_that_is_run_otherwise_is_told(case: Case) -> None:
     assert kept == {"dtype": "float64", "channels_last": "false"}
     net = Net().eval()
     for words, options in (
-        ("tf32 of the model 'net' .* changed from not set to false", {"tf32": False}),
+        ("dtype of the model 'net' .* changed from float64 to float32", {"dtype": torch.float32}),
         ("channels_last of the model 'net' .* changed from false to true", {"channels_last": True}),
     ):
         loaded = load(case.study(), {"net": tb.models.from_torch(net, **options)})
