@@ -269,6 +269,7 @@ def _boundary(problem: Problem, centres: Tensor, decide: Answers) -> Tensor | No
             width /= SPLIT
             shares = low + width * torch.arange(1, SPLIT, dtype=torch.float64)
             line = centre + (end - centre) * shares.to(centre).view(-1, 1, 1, 1)
-            low += width * [*(decide(line) == problem.label).tolist(), False].index(False)
+            # The number of flagged points, not the first other one, which noise brings forward.
+            low += width * int((decide(line) == problem.label).sum())
         points.append(centre + (end - centre) * (low + width / 2))
     return torch.stack(points)

@@ -71,10 +71,10 @@ CREATE TABLE images (place INTEGER PRIMARY KEY, content TEXT NOT NULL, label INT
 CREATE TABLE batches (id INTEGER PRIMARY KEY, content BLOB NOT NULL, checksum BLOB NOT NULL);
 CREATE TABLE results (cell INTEGER PRIMARY KEY, seed INTEGER NOT NULL, stop TEXT NOT NULL,
     reason TEXT NOT NULL, warnings TEXT NOT NULL, resolution TEXT NOT NULL,
-    distance REAL NOT NULL, cost REAL NOT NULL, queries INTEGER NOT NULL, flagged INTEGER NOT NULL, alarms INTEGER NOT NULL,
-    first_alarm_queries INTEGER, first_alarm_flagged INTEGER, batch INTEGER NOT NULL,
-    has_image INTEGER NOT NULL, checksum BLOB NOT NULL,
-    account BLOB NOT NULL, steps BLOB NOT NULL, image BLOB);
+    distance REAL NOT NULL, cost REAL NOT NULL, queries INTEGER NOT NULL,
+    flagged INTEGER NOT NULL, alarms INTEGER NOT NULL, first_alarm_queries INTEGER,
+    first_alarm_flagged INTEGER, batch INTEGER NOT NULL, has_image INTEGER NOT NULL,
+    checksum BLOB NOT NULL, account BLOB NOT NULL, steps BLOB NOT NULL, image BLOB);
 CREATE TABLE restarts (cell INTEGER PRIMARY KEY, batch INTEGER NOT NULL, why TEXT NOT NULL,
     checksum BLOB NOT NULL);
 CREATE TABLE times (series INTEGER PRIMARY KEY, seconds REAL NOT NULL, checksum BLOB NOT NULL);
