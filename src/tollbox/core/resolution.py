@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 UNRESOLVED = "the model does not resolve"
 """Start of the warning about a radius that is too small."""
+LOWER_PRECISIONS = ("TF32", "bfloat16", "float16")
 
 
 class Found(StrEnum):
@@ -31,10 +32,8 @@ class Resolution(NamedTuple):
     value: float = 0.0
     smallest: float = 0.0
     """The smallest value that the model resolves, if it does not resolve `value`."""
-    where: str = ""
-    """The precision or grid that rounds, such as "in TF32"; empty if unknown."""
-    remedy: str = ""
-    """What to do other than to change the setting."""
+    precision: str = ""
+    """What rounds, such as TF32 or 8-bit images, if it does not resolve `value` and it is known."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -42,43 +41,33 @@ class Resolution(NamedTuple):
         return (self._sentence(),) if self.found is Found.UNRESOLVED else ()
 
     def _sentence(self, count: str = "") -> str:
-        what = " ".join(filter(None, (f"{self.setting} = {self.value:g}", self.where, count)))
-        setting = f"set {self.setting} to at least {self.smallest:g}"
-        remedies = ", or ".join(filter(None, (setting, self.remedy)))
-        return f"{UNRESOLVED} {what}: rounding hides what the attack samples; {remedies}"
+        rounds = f" in {self.precision}" if self.precision else ""
+        what = f"{self.setting} = {self.value:g}{rounds}{count}: rounding hides such small steps"
+        other = ", or run the model in float32" if self.precision in LOWER_PRECISIONS else ""
+        return f"{UNRESOLVED} {what}; set {self.setting} to at least {self.smallest:g}{other}"
 
 
 UNKNOWN = Resolution()
 
 
-class Run(Protocol):
-    """A result, or the record of one."""
-
-    @property
-    def warnings(self) -> tuple[str, ...]: ...
-
-    @property
-    def resolution(self) -> Resolution: ...
-
-
-def warnings_of(runs: Iterable[Run]) -> list[str]:
-    """Return the warnings of many runs, each once; see also `unresolved`."""
+def warnings_of(runs: Iterable[Any]) -> list[str]:
+    """Return the warnings of results, or of records of results, each once; see `unresolved`."""
     known = list(runs)
     texts = {text for run in known for text in run.warnings if text not in run.resolution.warnings}
     return sorted(texts) + unresolved(known)
 
 
-def unresolved(runs: Iterable[Run]) -> list[str]:
+def unresolved(runs: Iterable[Any]) -> list[str]:
     """Return a warning for each setting, value and precision that some of these runs had, and that
     the model does not resolve."""
-    groups: dict[tuple[str, float], list[Resolution]] = {}
-    for run in runs:
-        groups.setdefault(run.resolution[1:3], []).append(run.resolution)
+    known: list[Resolution] = [run.resolution for run in runs]
+    groups: dict[tuple[Any, ...], list[Resolution]] = {}
+    for each in known:
+        if each.found is Found.UNRESOLVED:
+            groups.setdefault((each.setting, each.value, each.precision), []).append(each)
     sentences = []
-    for group in groups.values():
-        wrong = [each for each in group if each.found is Found.UNRESOLVED]
-        for where in dict.fromkeys(each.where for each in wrong):
-            own = [each for each in wrong if each.where == where]
-            worst = max(own, key=lambda each: each.smallest)
-            sentences.append(worst._sentence(f"in {len(own)} of {len(group)} runs"))
+    for (*setting, _), group in groups.items():
+        count = sum([each.setting, each.value] == setting for each in known)
+        worst = max(group, key=lambda each: each.smallest)
+        sentences.append(worst._sentence(f", in {len(group)} of {count} runs"))
     return sentences

@@ -10,8 +10,8 @@ where m is the margin: the logit of the source class minus that of the best othe
 c and c' are so close that the network responds alike, but are rounded differently. With a response
 of variance s^2 and rounding noise of variance sigma^2, the correlation is
 rho = s^2 / (s^2 + sigma^2): close to 1 for a radius that is resolved, close to 0 for one that is
-not. (Answers at c + delta u and c - delta u would do as well if boundaries were flat. Curvature
-lowers their correlation as noise does: to 0.6 at delta = 0.3 on the embedded network in float32.)
+not. (Points on opposite sides, c + delta u and c - delta u, would not do: curvature lowers their
+correlation as noise does, to 0.6 at delta = 0.3 on the embedded network in float32.)
 
 1. c is the source image, slightly greyer, so that steps are not clipped, plus a dither of up to
    half a step of the 8-bit grid. c' differs from it by 0.2113 of a step in every pixel, at random
@@ -39,23 +39,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core.execution import Execution
 from ..core.model import Model
 from ..core.noise import Noise
 from ..core.problem import Attack, Problem, Sampled
 from ..core.resolution import Found, Resolution
-from .batch import batch_size_for
+from .batch import default_batch_size
 from .sender import Sender
 
 GREYER = 0.05
 COARSE_BITS, FINE_BITS = 8, 10
 """Bits of the assumed grid: for bfloat16 and for models of unknown precision, and for others."""
 SETTLED_RADIUS = 1e-3
-REMEDIES = {
-    "TF32": "run the model without TF32",
-    "bfloat16": "run the model in float32",
-    "float16": "run the model in float32",
-}
 STEPS = 1, 2, 5
 """Values tried for the smallest setting that is resolved, times powers of 10."""
 UNCORRELATED = 0.2113
@@ -95,7 +89,9 @@ class ResolutionCheck:
 
     def _checked(self, problem: Problem, sampled: Sampled) -> Resolution:
         model, (setting, value, radius, drawing) = self._sender.model, sampled
-        if is_settled(model, radius):
+        precision = model.precision if model.running or model.dtype == torch.float64 else ""
+        fine = precision == "float32" and radius >= SETTLED_RADIUS
+        if model.quantize is None and (fine or precision == "float64"):
             return Resolution(Found.RESOLVED, setting, value)
         probe = Probe.of(self._sender, problem, drawing)
         if probe is None:
@@ -109,35 +105,19 @@ class ResolutionCheck:
         first = bisect_left(larger, True, key=lambda each: probe.resolves(radius * each / value))
         if first == len(larger):
             return Resolution(Found.NOT_CHECKED, setting, value)
-        where = f"in {model.precision}" if model.running else ""
-        remedy = REMEDIES.get(model.precision, "") if model.running else ""
         if model.quantize is not None:
-            where, remedy = f"in {model.quantize}-bit images", ""
-        return Resolution(Found.UNRESOLVED, setting, value, larger[first], where, remedy)
-
-
-def is_settled(model: Model, radius: float) -> bool:
-    """Return whether the model's precision is known to resolve a radius."""
-    fine = bool(model.running) and model.precision == "float32" and radius >= SETTLED_RADIUS
-    return model.quantize is None and (fine or model.precision == "float64")
+            precision = f"{model.quantize}-bit images"
+        return Resolution(Found.UNRESOLVED, setting, value, larger[first], precision)
 
 
 def resolution(
-    model: Model,
-    image: Tensor,
-    label: int,
-    radius: float,
-    subspace: Any,
-    *,
-    at_boundary: bool = False,
-    batch_size: int | None = None,
+    model: Model, image: Tensor, label: int, radius: float, subspace: Any, at_boundary: bool = False
 ) -> float:
     """Return the correlation at a radius for directions of a subspace; NaN if a boundary is needed,
     and none is found. With `at_boundary`, margins are measured there as well."""
     problem = Problem(image.to(model.device, model.dtype), label)
-    size = batch_size_for(model, Execution(batch_size=batch_size))
-    sender = Sender(model, size, one_shape=False, metered=False)
-    probe = Probe.of(sender, problem, subspace.begin(problem), at_boundary=at_boundary)
+    sender = Sender(model, default_batch_size(model), one_shape=False, metered=False)
+    probe = Probe.of(sender, problem, subspace.begin(problem), at_boundary)
     return math.nan if probe is None else probe.correlation(radius)
 
 
@@ -165,7 +145,7 @@ class Probe:
     @classmethod
     @torch.no_grad()
     def of(
-        cls, sender: Sender, problem: Problem, drawing: Any, *, at_boundary: bool = False
+        cls, sender: Sender, problem: Problem, drawing: Any, at_boundary: bool = False
     ) -> Probe | None:
         """Return the probe of an image; None if the model answers with labels only, and no
         boundary is found, or if it is metered and nothing is known about its rounding."""
@@ -180,10 +160,8 @@ class Probe:
             if model.quantize is None:
                 return None
             weights = drawing(_noise(problem, "weights", WEIGHTS, drawing.shape), 1.0).flatten(1)
-            sent = _batched(sender, lambda points: points)
-            return cls(
-                problem, drawing, centres, lambda points: sent(points).flatten(1) @ weights.T
-            )
+            sent = _batched(sender, lambda points: points.flatten(1) @ weights.T)
+            return cls(problem, drawing, centres, sent)
         decide, logits = _batched(sender, model), None
         if model.outputs is not None:
             outputs = _batched(sender, model.outputs)

@@ -86,10 +86,10 @@ class End(NamedTuple):
             return f"has {self.alarms} alarms in {self.queries} queries"
         if not all(_is_count(count, self.queries) for count in self.first_alarm or ()):
             return f"has its first alarm after {self.first_alarm}"
-        _, setting, *values, where, remedy = self.resolution
+        _, setting, *values, precision = self.resolution
         if not all(isinstance(value, int | float) for value in values):
             return "has a resolution that is not a number"
-        texts = self.reason, *self.warnings, setting, where, remedy
+        texts = self.reason, *self.warnings, setting, precision
         if not all(isinstance(text, str) for text in texts):
             return "has a reason or a warning that is not text"
         return None
