@@ -11,7 +11,8 @@ c and c' are so close that the network responds alike, but are rounded different
 of variance s^2 and rounding noise of variance sigma^2, the correlation is
 rho = s^2 / (s^2 + sigma^2): close to 1 for a radius that is resolved, close to 0 for one that is
 not. (Points on opposite sides, c + delta u and c - delta u, would not do: curvature lowers their
-correlation as noise does, to 0.6 at delta = 0.3 on the embedded network in float32.)
+correlation as noise does, to 0.6 at delta = 0.3 on the embedded network in float32. They are used
+only if the precision is unknown, and c and c' may be so far apart that the responses differ.)
 
 1. c is the source image, slightly greyer, so that steps are not clipped, plus a dither of up to
    half a step of the 8-bit grid. c' differs from it by 0.2113 of a step in every pixel, at random
@@ -131,6 +132,8 @@ class Probe:
     answers: Answers
     labels: bool = False
     """Whether the answers are decisions, not margins."""
+    unknown: bool = False
+    """Whether the precision is unknown, so that the two points may be too far apart."""
 
     DIRECTIONS = 64, 128
     THRESHOLD = 0.88, 0.55
@@ -151,6 +154,7 @@ class Probe:
         boundary is found, or if it is metered and nothing is known about its rounding."""
         model, label = sender.model, problem.label
         greyer = GREYER + (1 - 2 * GREYER) * problem.source
+        unknown = not model.running and model.quantize is None
         coarse = model.precision == "bfloat16" or not model.running
         step = 1 / (2 ** (model.quantize or (COARSE_BITS if coarse else FINE_BITS)) - 1)
         dither, sign = _uniform(problem, "dither", 2) - 0.5
@@ -174,7 +178,9 @@ class Probe:
                 return None
             centres = found
         if logits is None:
-            return cls(problem, drawing, centres, lambda points: decide(points) == label, True)
+            return cls(
+                problem, drawing, centres, lambda points: decide(points) == label, True, unknown
+            )
         others = outputs(centres)[0].clone()
         others[label] = -math.inf
         other = int(others.argmax())
@@ -186,25 +192,30 @@ class Probe:
             difference: Tensor = scores[:, label] - scores[:, other]
             return difference
 
-        return cls(problem, drawing, centres, margins)
+        return cls(problem, drawing, centres, margins, unknown=unknown)
 
     @torch.no_grad()
-    def correlation(self, radius: float) -> float:
-        """Return the correlation of the answers around the two points; 0 if either are constant."""
+    def correlation(self, radius: float, opposite: bool = False) -> float:
+        """Return the correlation of the answers around the two points, or on opposite sides of the
+        first; 0 if either are constant."""
         count = self.DIRECTIONS[self.labels]
         noise = _noise(self.problem, "directions", count, self.drawing.shape)
         sides = []
         for rows in noise.split(32):
             steps = self.drawing(rows, radius)
-            both = torch.cat([centre + steps for centre in self.centres])
+            first, second = self.centres
+            both = torch.cat([first + steps, first - steps if opposite else second + steps])
             sides.append(self.answers(both).double().cpu().reshape(2, len(rows), -1))
         one, two = torch.cat(sides, 1)
         one, two = one - one.mean(0), two - two.mean(0)
-        scale = float(one.norm() * two.norm())
+        scale = float(one.norm() * two.norm()) * (-1 if opposite else 1)
         return float((one * two).sum()) / scale if scale else 0.0
 
     def resolves(self, radius: float) -> bool:
-        return self.correlation(radius) >= self.THRESHOLD[self.labels]
+        least = self.THRESHOLD[self.labels]
+        if self.correlation(radius) >= least:
+            return True
+        return self.unknown and self.correlation(radius, opposite=True) >= least
 
 
 def _noise(problem: Problem, purpose: str, rows: int, shape: tuple[int, ...]) -> Tensor:
