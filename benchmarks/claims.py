@@ -47,10 +47,15 @@ def finish(report: dict[str, Any], args: argparse.Namespace) -> None:
     print(json.dumps(whole))
 
 
+def _usable(tf32: bool, args: argparse.Namespace) -> bool:
+    return tf32 and args.device != "cpu"
+
+
 def search_cost(args: argparse.Namespace) -> None:
     """Mean cumulative search cost by iteration, binary against asymmetric."""
-    common.use_tf32(args.tf32)
-    loaded = common.load(args.net, args.device, args.images, args.compile)
+    loaded = common.load(
+        args.net, args.device, args.images, args.compile, tf32=_usable(args.tf32, args)
+    )
     limits = {"budget": args.budget, "max_queries": args.max_queries, "seed": args.seed}
     cells = [
         cell
@@ -117,8 +122,9 @@ class OneEstimate:
 
 def share(args: argparse.Namespace) -> None:
     """Share of low-cost answers in the first estimate, empirical against planned."""
-    common.use_tf32(args.tf32)
-    loaded = common.load(args.net, args.device, args.images, args.compile)
+    loaded = common.load(
+        args.net, args.device, args.images, args.compile, tf32=_usable(args.tf32, args)
+    )
     attack: Any = common.with_delta(tb.preset(args.preset), args.delta)
     attack = replace(attack, iterations=1, estimate=OneEstimate(attack.estimate, args.queries))
     cells = [
@@ -163,12 +169,14 @@ def share(args: argparse.Namespace) -> None:
 def precision(args: argparse.Namespace) -> None:
     """Published radius in fp32 against a wide one in fp32 and TF32."""
     settings = [(args.narrow, False), (args.wide, False), (args.wide, True)]
-    common.use_tf32(False)
-    loaded = common.load(args.net, args.device, args.images, args.compile)
+    loaded, faster = (
+        common.load(args.net, args.device, args.images, args.compile, tf32=_usable(tf32, args))
+        for tf32 in (False, True)
+    )
     keys = [(name, price, budget) for name in args.presets for price, budget in args.prices]
     found: list[list[list[tb.Result]]] = []
     for delta, tf32 in settings:
-        common.use_tf32(tf32)
+        model = faster.model if tf32 else loaded.model
         cells = [
             cell
             for name, price, budget in keys
@@ -180,7 +188,7 @@ def precision(args: argparse.Namespace) -> None:
             )
         ]
         what = f"delta {delta:g}, {'TF32' if tf32 else 'fp32'}"
-        results, count = common.run_cells(what, cells, loaded.model, args), len(loaded.images)
+        results, count = common.run_cells(what, cells, model, args), len(loaded.images)
         found.append([list(results[k * count : (k + 1) * count]) for k in range(len(keys))])
     rows = []
     for k, (name, price, budget) in enumerate(keys):

@@ -158,8 +158,8 @@ def load(
     """The network, batch norm folded, and the first `count` images it classifies correctly, of
     those whose content hash is even or odd, or of all.
 
-    Which these are is judged by one uncharged pass, in batches of one shape. TF32 must have been
-    set or unset before, or be among `ways`, which are further options of `from_torch`.
+    Which these are is judged by one uncharged pass, in batches of one shape. `ways` are further
+    options of `from_torch`, such as `tf32`.
     """
     mean, std = nets.NORMALISATION[net]
     model = tb.models.from_torch(

@@ -147,7 +147,7 @@ def _write(args: argparse.Namespace, precision: str, mode: str, workers: int, to
         model_settings={
             "mean": mean,
             "std": std,
-            "tf32": None if args.device == "cpu" else precision == "tf32",
+            "tf32": args.device != "cpu" and precision == "tf32",
         },
     )
 

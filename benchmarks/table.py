@@ -163,7 +163,7 @@ def run(args: argparse.Namespace) -> None:
         args.hash,
         args.quantize,
         args.batch_size or 64,
-        tf32=args.tf32 if args.device != "cpu" else None,
+        tf32=args.tf32 and args.device != "cpu",
         cuda_graphs=args.graphs,
         channels_last=args.layout == "channels_last",
     )

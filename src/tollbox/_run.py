@@ -37,6 +37,7 @@ from .core.limits import NO_LIMITS, Limits
 from .core.model import Model, as_model
 from .core.prices import Prices
 from .core.problem import Attack
+from .core.resolution import unresolved
 from .core.result import Result, Results
 from .core.validation import (
     check_function,
@@ -378,6 +379,8 @@ def _all_results(call: _Call, cells: list[Cell]) -> Results:
         shape = cell.check(model, cell.name or f"image {index}", shape)
     findings, exactness = call.prepare(cells, len(cells))
     results = sorted(call.results(cells, len(cells)), key=lambda result: result.index)
+    for notice in unresolved(results):
+        warnings.warn(f"{notice}.", ModelWarning, stacklevel=4)
     exactness = exactness.after(text for result in results for text in result.warnings)
     return Results(tuple(results), tuple(findings), exactness, _panel(cells, model))
 

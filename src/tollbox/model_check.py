@@ -19,7 +19,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .core.device import tf32_allowed
 from .core.exactness import Exactness, Seen, listed
 from .core.execution import LARGEST_BATCH
 from .core.model import LAYOUTS, Model, as_model, labels_of
@@ -98,7 +97,7 @@ def examine(
         tuple(kind for kind in HOW if kind in changed),
         tuple(shapes),
         model.layout,
-        precision_of(model),
+        model.precision,
         comparison.digest,
     )
     return Examined(findings, exactness)
@@ -182,16 +181,6 @@ def _pool(images: Tensor, rows: int, model: Model) -> Tensor:
     noise = torch.randn(pool.shape, generator=generator, dtype=pool.dtype).mul_(NOISE)
     noise[: len(clean)] = 0
     return torch.cat([pool.add_(noise).clamp_(0, 1), torch.full_like(pool[:1], 0.5)])
-
-
-def precision_of(model: Model) -> str:
-    """Return the precision in which the model computes: its setting, else that of torch."""
-    dtype = model.running.get("dtype", str(model.dtype).removeprefix("torch."))
-    if dtype == "float32" and model.device.type == "cuda":
-        setting = model.running.get("tf32")
-        if tf32_allowed() if setting is None else setting == "true":
-            return "TF32"
-    return dtype
 
 
 def exact_choice(model: Model, images: Tensor, batch_size: int | None) -> tuple[Model, Examined]:

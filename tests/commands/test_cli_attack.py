@@ -871,9 +871,9 @@ def test_a_metered_model_computes_what_is_charged(case: Case) -> None:
 
 def test_a_first_look_takes_few_rows(case: Case) -> None:
     """It is tried, asked twice for images and blends, and once for the labels of the record; each
-    batch has the smallest shape of a run that holds it."""
+    batch has the smallest shape of a run that holds it. (An attack with a radius asks more.)"""
     (case.folder / "counting_model.py").write_text(COUNTING)
-    case.run(model="counting_model:labels", limit="2", max_queries="6")
+    case.run(model="counting_model:labels", attack="surfree", limit="2", max_queries="6")
     rows = [int(line) for line in Path("rows.txt").read_text().split()]
     assert rows[:4] == [1, 8, 8, 8]
     with open("out/results.csv", newline="") as file:
@@ -890,7 +890,7 @@ def test_a_busy_service_is_asked_again(case: Case, monkeypatch: pytest.MonkeyPat
         f"import itertools\nCALLS = itertools.count()\n{code}"
     )
     monkeypatch.setattr("tollbox.engine.sender.time.sleep", lambda seconds: None)
-    options = {"limit": "1", "batch_size": "1", "max_queries": "6"}
+    options = {"attack": "surfree", "limit": "1", "batch_size": "1", "max_queries": "6"}
     code, _, err = case.run(model="busy_model:labels", out="failed", **options)
     again = "ConnectionError: 503 (busy_model.py:8). Run them again with `tollbox resume failed --"
     assert (code, again in err) == (1, True)

@@ -405,7 +405,7 @@ def test_medians_leave_out_runs_that_were_cut_short() -> None:
 
     given = (ours.images[:3], ours.labels[:3])
     results = tb.run(
-        tb.preset("hsja"),
+        tb.preset("surfree"),
         failing,
         *given,
         budget=3000,

@@ -26,6 +26,7 @@ from small_studies import NETWORK, StudyFolder, contents, rewrite_record
 from test_store import remount, tmpfs
 
 from tollbox.cli.app import main
+from tollbox.studies import StudyResults
 from tollbox.studies.store.store import Store
 
 BEGIN = ("run", "study.toml", "--out", "out")
@@ -882,6 +883,25 @@ def test_infinite_medians_are_explained(case: Case) -> None:
     assert sentence in out
     assert "c* = 1: median l2 is inf" not in out
     assert sentence in case.run("status", "out")[1]
+
+
+def test_a_radius_that_is_not_resolved_is_said_once_and_kept(case: Case) -> None:
+    case.file.write_text(case.file.read_text().replace(':net"', ':net"\ndtype = "bfloat16"'))
+    said = (
+        "the model does not resolve estimate.delta = 0.0045 in bfloat16, in 6 of 6 runs: rounding"
+    )
+    for command in (BEGIN, ("status", "out")):
+        _, out, _ = case.run(*command)
+        assert " ".join(out.split()).count("does not resolve") == 1
+        assert f"Note: {said}" in " ".join(out.split())
+    case.run("report", "out")
+    assert said[4:] in (case.out / "report.html").read_text()
+    with StudyResults(case.out) as results:
+        rows = {row["attack"]: row for row in results.rows()}
+        assert rows["a-hsja"]["resolution"] == "not resolved"
+        assert "does not resolve" in rows["a-hsja"]["warnings"]
+        assert rows["surfree"]["resolution"] == "no fixed radius"
+        assert {each.resolution.precision for each in results.results("a-hsja")} == {"bfloat16"}
 
 
 def test_a_model_that_misclassifies_all_images_measures_nothing(case: Case) -> None:

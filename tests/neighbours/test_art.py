@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -60,14 +61,15 @@ class Case:
         """The same run without ART, and what the network was asked."""
         low, width = self.low, self.high - self.low
 
-        def labels_of(points: Tensor) -> Tensor:
+        def scores(points: Tensor) -> Tensor:
             sent = points if (low, width) == (0, 1) else points * width + low
             sent = sent.clamp(low, self.high)
             with torch.no_grad():
-                return self.network(sent.permute(0, 2, 3, 1) if self.last else sent).argmax(1)
+                return self.network(sent.permute(0, 2, 3, 1) if self.last else sent)
 
         images = self.ours(self.x)
-        model = tb.models.from_callable(labels_of)
+        labels_of = tb.models.from_callable(lambda points: scores(points).argmax(1))
+        model = replace(labels_of, outputs=scores)  # so that the same is asked to check it
         results = tb.run(tb.preset(attack), model, images, self.labels, **options)
         return results, self.network.points()
 

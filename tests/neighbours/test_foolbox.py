@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,14 +28,14 @@ def native(attack: str, network: Counted, images: Tensor, labels: Any, **options
     """The same run without Foolbox, and what the network was asked."""
     low, width = network.low, network.high - network.low
 
-    def labels_of(points: Tensor) -> Tensor:
+    def scores(points: Tensor) -> Tensor:
         with torch.no_grad():
             sent = points if (low, width) == (0, 1) else points * width + low
-            return network(sent.clamp(low, network.high)).argmax(1)
+            return network(sent.clamp(low, network.high))
 
-    results = tb.run(
-        tb.preset(attack), tb.models.from_callable(labels_of), images, labels, **options
-    )
+    labels_of = tb.models.from_callable(lambda points: scores(points).argmax(1))
+    model = replace(labels_of, outputs=scores)  # so that the same is asked to check it
+    results = tb.run(tb.preset(attack), model, images, labels, **options)
     return results, network.points()
 
 

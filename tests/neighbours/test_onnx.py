@@ -290,3 +290,19 @@ def test_a_study_is_not_resumed_with_another_file(
     assert done.returncode == 2
     assert "double.onnx does not exist" in done.stderr
     assert not (tmp_path / "other").exists()
+
+
+def test_tf32_is_off_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its default is on; a session is not made here, where there is no GPU."""
+    import onnxruntime
+
+    from tollbox.models.onnx import CUDA, _session
+
+    seen: list[Any] = []
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [CUDA])
+    monkeypatch.setattr(
+        onnxruntime, "InferenceSession", lambda *_, providers: seen.append(providers)
+    )
+    for device in ("cuda", "cpu"):
+        _session("net.onnx", torch.device(device), 1)
+    assert seen == [[(CUDA, {"use_tf32": "0"}), "CPUExecutionProvider"], ["CPUExecutionProvider"]]

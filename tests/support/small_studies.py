@@ -135,7 +135,7 @@ def contents(folder: Path) -> dict[int, tuple[Any, ...]]:
     with StudyResults(folder) as results:
         return {
             r.index: (
-                *(r.stop, r.reason, r.warnings, r.seed, r.name),
+                *(r.stop, r.reason, r.warnings, r.resolution, r.seed, r.name),
                 *(r.ledger.counts, r.ledger.cost, r.improvements, r.trace),
                 *(dict(r.ledger.alarms_in), r.first_alarm),
                 None if r.adversarial is None else r.adversarial.numpy().tobytes(),

@@ -25,7 +25,6 @@ from tollbox.model_check import (
     check_model,
     exact_choice,
     examine,
-    precision_of,
     probes,
 )
 
@@ -216,16 +215,16 @@ def test_sentences() -> None:
 
 
 def test_the_precision_is_that_of_the_network() -> None:
-    assert precision_of(tb.models.from_torch(nn.Conv2d(3, 3, 1), dtype=torch.float64)) == "float64"
-    assert precision_of(tb.models.from_torch(nn.Flatten(), dtype=torch.float16)) == "float16"
-    assert precision_of(tb.models.from_callable(len, dtype=torch.float64)) == "float64"
+    assert tb.models.from_torch(nn.Conv2d(3, 3, 1), dtype=torch.float64).precision == "float64"
+    assert tb.models.from_torch(nn.Flatten(), dtype=torch.float16).precision == "float16"
+    assert tb.models.from_callable(len, dtype=torch.float64).precision == "float64"
 
 
 @pytest.mark.parametrize("allowed", [True, False])
 def test_tf32_is_what_the_model_was_told_else_what_torch_is_set_to(
     monkeypatch: pytest.MonkeyPatch, allowed: bool
 ) -> None:
-    monkeypatch.setattr("tollbox.model_check.tf32_allowed", lambda: allowed)
+    monkeypatch.setattr("tollbox.core.model.tf32_allowed", lambda: allowed)
     on_cuda = replace(tb.models.from_callable(len), device=torch.device("cuda"))
     for told, dtype, wanted in (
         ({}, "float32", "TF32" if allowed else "float32"),
@@ -234,8 +233,8 @@ def test_tf32_is_what_the_model_was_told_else_what_torch_is_set_to(
         ({"tf32": "true"}, "bfloat16", "bfloat16"),
     ):
         model = replace(on_cuda, running={"dtype": dtype, **told})
-        assert precision_of(model) == wanted
-        assert precision_of(replace(model, device=torch.device("cpu"))) == dtype
+        assert model.precision == wanted
+        assert replace(model, device=torch.device("cpu")).precision == dtype
 
 
 def test_a_network_of_matrix_products_is_found_where_its_rows_depend_on_their_place() -> None:

@@ -9,6 +9,7 @@ import sys
 import warnings
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -18,9 +19,11 @@ import torch
 from torch import nn
 
 import tollbox as tb
+from tollbox.core.device import set_tf32, tf32_setting
 from tollbox.errors import FileError, InputError
 from tollbox.models import archives, from_torch, loading
 from tollbox.models import compilation as compiled
+from tollbox.models.pytorch import Running
 
 load_model = partial(loading.load_model, trust=True)
 load_network = partial(loading.load_network, trust=True)
@@ -163,7 +166,7 @@ def test_what_files_and_functions_take_of_how_networks_are_run(
         script(tmp_path / "net.pt", network()),
     )
     options = {"dtype": torch.float16, "channels_last": False, "compile": True}
-    options |= {"cuda_graphs": True, "tf32": False}
+    options |= {"cuda_graphs": True, "tf32": True}
     for source, kind, taken in (
         ("running:function", "a function of images", set()),
         ("running:model", "a model that is ready for queries", set()),
@@ -178,12 +181,38 @@ def test_what_files_and_functions_take_of_how_networks_are_run(
     images = torch.rand(7, 3, 6, 6)
     monkeypatch.setattr(compiled, "BACKEND", "eager")
     for source in ("running:net", program):
-        model = load_model(source, IMAGE, mean=[0.4], std=[0.2], compile=True, tf32=False)
+        model = load_model(source, IMAGE, mean=[0.4], std=[0.2], compile=True)
         assert model.outputs.network._shapes == set()  # nothing is compiled for one image
         assert model(images).tolist() == expected(images)
         assert model.outputs.network._shapes == {images.shape}
-        assert model.running.items() >= {"compile": "true", "tf32": "false"}.items()
+        assert model.running["compile"] == "true"
     assert net.training
+
+
+def test_tf32_is_off_for_files_and_names_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, seen = tf32_setting(), []
+    module, net = ModuleType("looking"), network()
+    module.net = net  # type: ignore[attr-defined]
+    module.function = lambda images: seen.append(tf32_setting()) or net(images)  # type: ignore
+    net.register_forward_pre_hook(lambda *_: seen.append(tf32_setting()))
+    monkeypatch.setitem(sys.modules, "looking", module)
+    file = load_model(script(tmp_path / "net.pt", network()), IMAGE)
+    models = [load_model(f"looking:{name}", IMAGE) for name in ("net", "function")]
+    models.append(replace(file, outputs=replace(file.outputs, network=module.function)))
+    try:
+        set_tf32((True, True))
+        for model in models:
+            seen.clear()
+            model.outputs(IMAGE[None])
+            assert set(seen) == {(False, False)}
+        assert tf32_setting() == (True, True)
+    finally:
+        set_tf32(before)
+    on_cuda = {"device": torch.device("cuda"), "dtype": torch.float32}
+    assert Running().words(**on_cuda)["tf32"] == "false"
+    assert Running(tf32=True).words(**on_cuda)["tf32"] == "true"
 
 
 def test_half_precision_files_are_asked_in_float32(tmp_path: Path) -> None:

@@ -718,10 +718,10 @@ def test_how_a_network_is_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     text = base(('"bright:labels"', '"nets:make"\ndtype = "float16"\ntf32 = false'))
     text = text.replace("tf32", "channels_last = false\ntf32")
     study, example = Study.from_toml(written(folder, text)), torch.zeros(3, 4, 5)
-    assert study.models[0].dtype is study.models[0].tf32 is None
+    assert (study.models[0].dtype, study.models[0].tf32) == (None, False)
     model = model_of(study, 1, example)
     assert (model.dtype, model.outputs(example[None]).dtype) == (torch.float32, torch.float16)
-    assert model.running == {"dtype": "float16", "channels_last": "false", "tf32": "false"}
+    assert model.running == {"dtype": "float16", "channels_last": "false"}
     refused = {
         ("nets:make", "cuda_graphs = true"): "cuda_graphs is set, but the device is cpu",
         ("nets:make", "tf32 = true"): "tf32 is set, but the device is cpu: expected a CUDA device",

@@ -470,12 +470,15 @@ def test_a_model_that_is_run_otherwise_is_told(case: Case) -> None:
     half_done(case)
     kept = dict(StudyResults(case.out).record.models["net"].running or {})
     assert kept == {"dtype": "float64", "channels_last": "false"}
-    net = Net().eval()
-    for words, options in (
-        ("tf32 of the model 'net' .* changed from not set to false", {"tf32": False}),
-        ("channels_last of the model 'net' .* changed from false to true", {"channels_last": True}),
+    model = tb.models.from_torch(Net().eval())
+    for words, changed in (
+        ("tf32 of the model 'net' .* changed from not set to false", {"tf32": "false"}),
+        (
+            "channels_last of the model 'net' .* changed from false to true",
+            {"channels_last": "true"},
+        ),
     ):
-        loaded = load(case.study(), {"net": tb.models.from_torch(net, **options)})
+        loaded = load(case.study(), {"net": replace(model, running={**model.running, **changed})})
         with pytest.raises(FileError, match=f"{words}; restore it"):
             run_folder(case.out, Options(), lambda event: None, Stopper(), loaded)
     case.run(Net())

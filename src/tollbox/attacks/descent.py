@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ..core.ask import Asking, Iterate, Rows, first_adversarial
 from ..core.metric import Metric
-from ..core.problem import Problem
+from ..core.problem import Problem, Sampled
 from ..core.stop import Stop
 from ..parts.estimates import Estimate
 from ..parts.paths import Path, inward
@@ -31,6 +31,13 @@ Project = Callable[[Path], Asking[Iterate]]
 """The attack's search, with the tolerance that its estimate needs."""
 Move = Callable[[int, Iterate, Tensor, Project], Asking[Iterate]]
 """Function of t, x_t, the direction and the search; returns the next boundary point, or x_t."""
+
+
+def sampled_by(problem: Problem, part: object, name: str) -> Sampled | None:
+    """Return what a part samples, as a setting of the attack that calls the part `name`."""
+    find = getattr(part, "finest", None)
+    sampled = None if find is None else find(problem)
+    return sampled and sampled._replace(setting=f"{name}.{sampled.setting}")
 
 
 @dataclass(frozen=True)
@@ -79,6 +86,9 @@ class Descent(FromBoundary):
     @property
     def rows(self) -> int:
         return self.estimate.rows
+
+    def finest(self, problem: Problem) -> Sampled | None:
+        return sampled_by(problem, self.estimate, "estimate")
 
     def planned(self, t: int) -> int:
         """Return n'_t, the number of queries in the vanilla estimate at iteration t."""

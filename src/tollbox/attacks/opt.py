@@ -38,13 +38,14 @@ import torch
 from torch import Tensor
 
 from ..core.ask import Ask, Asking, Iterate, Until, at_once, together
-from ..core.problem import Problem
+from ..core.problem import Problem, Sampled
 from ..core.stop import Stop
 from ..core.validation import number
-from ..parts.estimates import FLAGGED_RAY_FACTOR, PHASE
+from ..parts.estimates import FLAGGED_RAY_FACTOR, PHASE, largest_distance
 from ..parts.rays import FARTHEST, in_phase, search_around, search_inward, search_window
 from ..parts.registry import Count, Depth, Limit, Positive
 from ..parts.starts import tolerance_of
+from ..parts.subspaces import Full, drawing_for
 from ..parts.vectors import LazyRows, sum_weights, unit, unit_rows
 from .descent import FromBoundary, Project
 
@@ -71,6 +72,11 @@ class RayDescent(FromBoundary):
     alpha: Positive = 0.2
     beta: Annotated[float, number(SMALLEST_BETA, 1)] = 0.001
     iterations: Limit = 10_000
+
+    def finest(self, problem: Problem) -> Sampled:
+        """Return what it samples at first and far away: beta and the distance only shrink."""
+        radius = self.beta * largest_distance(problem)
+        return Sampled("beta", self.beta, radius, drawing_for(problem, Full()))
 
     def projection(self, problem: Problem) -> Project:
         if tolerance_of(problem, self.start) is not None:

@@ -29,13 +29,14 @@ from torch import Tensor
 
 from ..core.ask import Answers, Ask, Asking, Iterate, Until, handled
 from ..core.metric import Metric, metrics_of
-from ..core.problem import Attack, BoundedAttack, Problem
+from ..core.problem import Attack, BoundedAttack, Problem, Sampled
 from ..core.stop import Stop
 from ..core.validation import MAX_VALUE, number
 from ..parts.paths import Segment
 from ..parts.registry import Checked, Fraction, InnerFraction
 from ..parts.searches import BinarySearch, Search
 from ..parts.vectors import unit
+from .descent import sampled_by
 
 PHASE = "rescale"
 GRIDS = (2, 4, 8, 16)
@@ -72,6 +73,9 @@ class Rescaled(Checked):
     def rows(self) -> int:
         held = self.inner.rows if isinstance(self.inner, BoundedAttack) else 0
         return held + ROWS
+
+    def finest(self, problem: Problem) -> Sampled | None:
+        return sampled_by(problem, self.inner, "inner")
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
         rescaling, own, attack = _Rescaling(self, problem), 0.0, 0.0

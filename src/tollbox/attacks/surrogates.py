@@ -80,7 +80,7 @@ class Surrogate:
         deterministic: AbstractContextManager[None] = torch.backends.cudnn.flags(
             enabled=True, benchmark=False, deterministic=True, allow_tf32=False
         )
-        with matrix_products(False if point.is_cuda else None), deterministic:
+        with matrix_products(False), deterministic:
             for network in networks:
                 total += unit(_gradient(network, normalise, problem, point))
         self.gradients += 1

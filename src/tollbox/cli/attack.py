@@ -48,7 +48,7 @@ class AttackOptions(ModelOptions):
     dtype: Annotated[DtypeName | None, option("models", "dtype", metavar="DTYPE")] = None
     compile: Annotated[bool, option("models", "compile")] = False
     cuda_graphs: Annotated[bool, option("models", "cuda_graphs")] = False
-    tf32: Annotated[bool | None, option("models", "tf32")] = None
+    tf32: Annotated[bool, option("models", "tf32")] = False
     attack: Annotated[PresetName, option("attacks", "preset", metavar="PRESET")] = "a-hsja"
     surrogate: Annotated[
         tuple[FileOrText, ...],

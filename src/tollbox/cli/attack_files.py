@@ -38,6 +38,7 @@ from ..core.cell import Cell
 from ..core.goal import class_name, class_words, numbered
 from ..core.model import Model
 from ..core.noise import content_hash
+from ..core.resolution import warnings_of
 from ..core.result import Result, Results
 from ..core.stop import Stop
 from ..data.output import staged
@@ -70,8 +71,8 @@ def finish(folder: Path, outcome: Outcome, interruption: int, loaded: StudyInput
         each = (known.get(n) or Result.of(cell, n, why) for n, cell in enumerate(cells))
         results = Results(tuple(each))
         settings, detector = dict(store.record.settings), store.record.detector
-        unfinished = {text for r in results for text in r.warnings} - set(store.warnings)
-        settings["warnings"] = store.warnings + sorted(unfinished)
+        findings = [finding.rstrip(".") for finding in store.record.findings]
+        settings["warnings"] = findings + warnings_of(results)
         settings["exactness"] = store.exactness
         settings["benign"] = detector and asdict(next(iter(detector.benign.values())))
         model = None if metered else loaded.model(study.models[0])  # loading it takes a query

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from .resolution import UNRESOLVED
+
 WITHOUT_GRAPHS = "the network runs without CUDA graphs"
 """Start of the warning about a network that cannot be recorded: the check has run it so as well."""
 
@@ -76,10 +78,11 @@ class Exactness:
         return f"Exact{by}: {found}."
 
     def after(self, warnings: Iterable[str]) -> Exactness:
-        """Return the exactness of a run whose results have these warnings. Any of them, except
-        `WITHOUT_GRAPHS`, means that it did not stay exact: batches became smaller, or an answer
+        """Return the exactness of a run whose results have these warnings. Any of them, except the
+        `harmless` ones, means that it did not stay exact: batches became smaller, or an answer
         changed when repeated."""
-        texts = sorted({text for text in warnings if not text.startswith(WITHOUT_GRAPHS)})
+        harmless = WITHOUT_GRAPHS, UNRESOLVED
+        texts = sorted({text for text in warnings if not text.startswith(harmless)})
         return replace(self, ended="; ".join(texts)) if self.known and texts else self
 
 

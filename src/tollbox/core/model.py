@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, ModelFault, described
-from .device import unreadable, usable
+from .device import tf32_allowed, unreadable, usable
 from .goal import numbered
 from .preprocessing import Preprocessing
 from .third_party_models import ThirdPartyModel, third_party_model
@@ -100,6 +100,15 @@ class Model:
     def notices(self) -> tuple[str, ...]:
         """Caveats about how the network runs, for the warnings of results."""
         return getattr(self.outputs, "notices", ())
+
+    @property
+    def precision(self) -> str:
+        """The precision in which the model computes: its setting, else that of torch."""
+        dtype = self.running.get("dtype", str(self.dtype).removeprefix("torch."))
+        if dtype != "float32" or self.device.type != "cuda":
+            return dtype
+        setting = self.running.get("tf32")
+        return "TF32" if setting == "true" or (setting is None and tf32_allowed()) else dtype
 
     def sent(self, points: Tensor) -> Tensor:
         """Return the points as they are sent; `points` may be overwritten."""

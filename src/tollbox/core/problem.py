@@ -152,11 +152,26 @@ class Problem:
         self.notes.update(values)
 
 
+class Sampled(NamedTuple):
+    """The radius at which an attack samples answers, or the largest one if it shrinks."""
+
+    setting: str
+    """Name of the setting that determines the radius."""
+    value: float
+    """Value of the setting; the radius is proportional to it."""
+    radius: float
+    drawing: Any
+    """Function of rows of standard normal numbers and a radius that returns steps of this length,
+    with the `shape` of a row and a hashable `kind` (parts/subspaces.py)."""
+
+
 class Attack(Protocol):
     """An attack: called with a problem, it returns a generator of asks that returns a `Stop`.
 
     It may also be a `BoundedAttack`, have `metrics`, a tuple of the metrics that it supports, and
-    have `finds_targets`, which is False if a targeted run needs an image of the target class.
+    have `finds_targets`, which is False if a targeted run needs an image of the target class. If it
+    samples answers at a radius, `finest(problem)` returns it as `Sampled`, so that the engine can
+    check that the model resolves it.
     docs/howto/own-attack.md has a complete example.
     """
 

@@ -25,6 +25,7 @@ from .exactness import NOT_CHECKED, Exactness
 from .ledger import Ledger
 from .limits import Limits
 from .metric import Metric
+from .resolution import UNKNOWN, Resolution
 from .stop import Stop
 from .validation import expect, is_number, require
 
@@ -135,6 +136,8 @@ class Result:
     seed: int = 0
     warnings: tuple[str, ...] = ()
     """Caveats about the numbers, e.g. that a lack of memory changed the batch shape."""
+    resolution: Resolution = UNKNOWN
+    """Whether the model resolves the radius at which the attack samples; see its `found`."""
     norm: Metric = Metric.L2
     """The metric of the distances."""
     first_alarm: FirstAlarm | None = None

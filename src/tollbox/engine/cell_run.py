@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 from torch import Tensor
@@ -20,7 +20,8 @@ from ..core.device import to_device
 from ..core.ledger import Ledger
 from ..core.model import Model
 from ..core.noise import content_hash
-from ..core.problem import BoundedAttack, Problem
+from ..core.problem import Attack, BoundedAttack, Problem
+from ..core.resolution import Resolution
 from ..core.result import Result, Step
 from ..core.stop import Stop
 from ..errors import described
@@ -44,10 +45,13 @@ class CellRun:
         model: Model,
         metered: bool,
         history: History | None,
+        check: Callable[[Problem, Attack], Resolution],
     ) -> None:
-        """`history` is the cell's earlier recording, if there is one."""
+        """`history` is the cell's earlier recording, if there is one. `check` finds out whether the
+        model resolves what the attack samples."""
         self.index, self.cell, self.slot, self.history = index, cell, slot, history
-        self._model, self._metered = model, metered
+        self._model, self._metered, self._check = model, metered, check
+        self._resolution = Resolution()
         self.problem = Problem(
             to_device(cell.image, model.device, model.dtype),
             cell.label,
@@ -147,6 +151,7 @@ class CellRun:
         if self.ended is None:
             raise RuntimeError("the cell has not ended")
         stop, reason = self.ended
+        warnings += self._resolution.warnings
         sources = (("model answered", self.history), ("detector judged", self.detector))
         for what, source in sources:
             if source is not None and source.differences:
@@ -162,6 +167,7 @@ class CellRun:
             improvements=tuple(self.account.improvements),
             trace=tuple(Step(**step) for step in self._steps),
             warnings=warnings,
+            resolution=self._resolution,
             first_alarm=self.account.first_alarm,
         )
 
@@ -218,6 +224,7 @@ class CellRun:
         if not self.problem.goal.flags(label):
             self._end(Stop.ALREADY_MISCLASSIFIED, f"the model answers {self._model.shown(label)}")
             return
+        self._resolution = self._check(self.problem, self.cell.attack)
         try:
             asking = self.cell.attack(self.problem)
             if not isinstance(asking, Generator):

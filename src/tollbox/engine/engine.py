@@ -45,6 +45,7 @@ from .batch import (
 )
 from .cell_run import CellRun
 from .journal import Journal, Labels
+from .resolution import ResolutionCheck
 from .sender import Sender
 
 
@@ -90,6 +91,7 @@ class Engine:
             model, batch_size, one_shape, metered, execution.retries, self._asked_to_stop
         )
         self._model, self._execution = model, execution
+        self._resolves = ResolutionCheck(self.sender)
         self._live_limit = execution.live or default_live(batch_size)
         self._memory = memory * memory_for_points(model.device)
         self._began = time.monotonic()
@@ -179,7 +181,8 @@ class Engine:
         self._image_shape = cell.check(self._model, name, self._image_shape)
         history = None if self._journal is None else self._journal.history(index)
         slot = self._free_slots.pop() if self._free_slots else len(self._cell_runs)
-        cell_run = CellRun(index, cell, slot, self._model, self._execution.metered, history)
+        metered, check = self._execution.metered, self._resolves
+        cell_run = CellRun(index, cell, slot, self._model, metered, history, check)
         if self._stopping is None:
             self.sender.builder.place(slot, cell_run.problem)
             cell_run.start()

@@ -46,7 +46,7 @@ def load_model(
     channels_last: bool | None = None,
     compile: bool = False,
     cuda_graphs: bool = False,
-    tf32: bool | None = None,
+    tf32: bool = False,
     trust: bool = False,
 ) -> Model:
     """Load the model that `source` names, and try it on `example` (c, h, w).

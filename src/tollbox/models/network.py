@@ -169,7 +169,7 @@ class Network:
             self.batch,
             network=module,
             outputs=outputs,
-            running=running.words(dtype=self.dtype) if self.options else {},
+            running=running.words(device, dtype=self.dtype) if self.options else {},
         )
 
     def _grey(self) -> Tensor | None:

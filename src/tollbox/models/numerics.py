@@ -6,7 +6,8 @@
    weights and buffers get that dtype.
 4. Points are sent in float32 or float64. Images are normalised in that dtype and cast to a lower
    precision afterwards, inside the model.
-5. `tf32` applies only while the network is launched. Other computations keep torch's setting.
+5. A float32 network computes in true float32 unless `tf32` is set, whatever torch's setting. This
+   applies only while the network is launched. Other computations keep torch's setting.
 """
 
 from __future__ import annotations
@@ -128,11 +129,8 @@ def points_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 @contextlib.contextmanager
-def matrix_products(tf32: bool | None) -> Iterator[None]:
-    """Allow or forbid TF32 for matrix products and convolutions on CUDA; None changes nothing."""
-    if tf32 is None:
-        yield
-        return
+def matrix_products(tf32: bool) -> Iterator[None]:
+    """Allow or forbid TF32 for matrix products and convolutions on CUDA."""
     before = tf32_setting()
     set_tf32(tf32_turned(tf32))
     try:

@@ -25,6 +25,8 @@ DTYPES = {
     "tensor(float16)": torch.float16,
 }
 CHANNELS = (1, 3)
+CUDA = "CUDAExecutionProvider"
+"""It computes in TF32 unless it is told not to."""
 FATAL = 4
 """onnxruntime's log level for fatal errors."""
 
@@ -86,9 +88,9 @@ def _session(path: str, device: torch.device, threads: int) -> Any:
     options = runtime.SessionOptions()
     options.log_severity_level = FATAL
     options.intra_op_num_threads = threads
-    wanted = "CUDAExecutionProvider" if device.type == "cuda" else None
-    known = runtime.get_available_providers()
-    providers = [name for name in (wanted, "CPUExecutionProvider") if name in known]
+    providers: list[Any] = ["CPUExecutionProvider"]
+    if device.type == "cuda" and CUDA in runtime.get_available_providers():
+        providers.insert(0, (CUDA, {"use_tf32": "0"}))
     try:
         return runtime.InferenceSession(path, options, providers=providers)
     except Exception as error:  # onnxruntime has its own type for each problem

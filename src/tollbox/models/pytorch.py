@@ -36,7 +36,7 @@ class Forward:
     network: Callable[[Tensor], Any]
     normalise: Normalisation
     dtype: torch.dtype
-    tf32: bool | None = None
+    tf32: bool = False
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -59,13 +59,13 @@ class Running:
     channels_last: bool | None = None
     compile: bool = False
     cuda_graphs: bool = False
-    tf32: bool | None = None
+    tf32: bool = False
 
     def check(self, device: torch.device) -> None:
         """Raise InputError unless a network can be run in this way on the device."""
         for name in OPTIONS[1:]:
             value = getattr(self, name)
-            if value is not None or name in ("compile", "cuda_graphs"):
+            if value is not None or name != "channels_last":
                 check_flag(name, value)
             if value and name in ("cuda_graphs", "tf32") and device.type != "cuda":
                 given = f"is set, but the device is {device}"
@@ -81,12 +81,14 @@ class Running:
         forward = Forward(network, normalise, dtype, self.tf32)
         return Graphed(forward) if self.cuda_graphs else forward
 
-    def words(self, **values: Any) -> dict[str, str]:
-        """Return the options that are set, for a record; `values` replace some of them."""
+    def words(self, device: torch.device, **values: Any) -> dict[str, str]:
+        """Return the options that are set, for a record; `values` replace some of them. TF32 exists
+        on CUDA devices only."""
         known = {name: getattr(self, name) for name in OPTIONS}
         known |= {
             "compile": self.compile or None,
             "cuda_graphs": self.cuda_graphs or None,
+            "tf32": self.tf32 if device.type == "cuda" else None,
             **values,
         }
         known["dtype"] = str(known["dtype"]).removeprefix("torch.")
@@ -106,7 +108,7 @@ def from_torch(
     channels_last: bool | None = None,
     compile: bool = False,
     cuda_graphs: bool = False,
-    tf32: bool | None = None,
+    tf32: bool = False,
 ) -> Model:
     """Return a model from a network that gives logits (n, classes) or labels (n).
 
@@ -117,8 +119,8 @@ def from_torch(
     weights, else float32. Points for a network in bfloat16 or float16 are sent and measured in
     float32. `channels_last` is the default for networks with two-dimensional convolutions.
     `compile` uses torch.compile, and `cuda_graphs` records the launches of networks that allow it,
-    both once for each batch shape. `tf32` allows or forbids TF32 for this network; by default
-    torch's setting applies. All options can be combined.
+    both once for each batch shape. `tf32` allows TF32 for this network: it is faster, but rounds
+    away steps of the size that many attacks sample at. All options can be combined.
     """
     remedy = "for a function of images use tb.models.from_callable"
     module = isinstance(network, nn.Module)
@@ -147,7 +149,7 @@ def from_torch(
         network,
         outputs=outputs,
         relaid=partial(from_torch, network, **again) if convolves else None,
-        running=running.words(dtype=dtype, channels_last=channels_last),
+        running=running.words(device, dtype=dtype, channels_last=channels_last),
     )
 
 

@@ -46,7 +46,8 @@ import torch
 from torch import Tensor
 
 from ..core.ask import Ask, Asking, Iterate, together
-from ..core.problem import Problem
+from ..core.metric import Metric
+from ..core.problem import Problem, Sampled
 from ..core.validation import MAX_LIMIT, MAX_VALUE, above, number, require
 from ..theory import caps as theory
 from .rays import search_window
@@ -108,6 +109,9 @@ class Sampling(Checked):
 
     def tolerance_scale(self, problem: Problem) -> float:  # noqa: ARG002
         return 1.0
+
+    def finest(self, problem: Problem) -> Sampled:
+        return Sampled("delta", self.delta, self.delta, drawing_for(problem, self.subspace))
 
     def sample(
         self, problem: Problem, t: int, iterate: Iterate, centre: Tensor, limit: int, cost: float
@@ -337,9 +341,23 @@ class _Radius(Checked):
     def tolerance_scale(self, problem: Problem) -> float:
         return self.inner.tolerance_scale(problem)
 
+    def finest(self, problem: Problem) -> Sampled | None:
+        find = getattr(self.inner, "finest", None)
+        sampled = None if find is None else find(problem)
+        return sampled and sampled._replace(value=self.delta, radius=self._widest(problem))
+
+    def _widest(self, problem: Problem) -> float:  # noqa: ARG002
+        """Return the radius at which estimates start, or the largest one if it only shrinks."""
+        return self.delta
+
     def _at_radius(self, problem: Problem, delta: float) -> Estimator:
         inner: Any = self.inner
         return replace(inner, delta=delta).begin(problem)  # type: ignore[no-any-return]
+
+
+def largest_distance(problem: Problem) -> float:
+    """Return the distance of an image in which every value has moved by half of its range."""
+    return 0.5 * (math.sqrt(problem.dimension) if problem.norm is Metric.L2 else 1.0)
 
 
 def _resolved(problem: Problem, delta: float) -> float:
@@ -353,6 +371,10 @@ class RelativeRadius(_Radius):
 
     delta: Positive = 0.01
     power: Power = 0.0
+
+    def _widest(self, problem: Problem) -> float:
+        distance = self.delta * largest_distance(problem) / problem.dimension**self.power
+        return _resolved(problem, distance)
 
     def begin(self, problem: Problem) -> Estimator:
         def estimate(t: int, iterate: Iterate, queries: int) -> Asking[Tensor | None]:

@@ -63,6 +63,7 @@ COLUMNS: dict[str, type] = {
     "queries": int,
     "flagged": int,
     "warnings": str,
+    "resolution": str,
     "norm": str,
     "class": str,
     "alarms": int,
@@ -136,6 +137,7 @@ class StudyResults(StudyStatus):
             "queries": end.queries,
             "flagged": end.flagged,
             "warnings": "; ".join(end.warnings),
+            "resolution": end.resolution.found.value,
             "norm": str(self.record.norm),
             "class": class_name(label, self.record.class_names),
             "alarms": end.alarms if self.study.detector is not None else None,
@@ -227,6 +229,7 @@ class StudyResults(StudyStatus):
                     limits=series.tariff.limits,
                     seed=end.seed,
                     warnings=end.warnings,
+                    resolution=end.resolution,
                     norm=self.record.norm,
                     first_alarm=end.first_alarm,
                 )

@@ -230,7 +230,9 @@ class ModelTable(Table):
     channels_last: bool | None = key(FLAG, "Memory layout. Default: true with convolutions.")
     compile: bool = key(FLAG, "Run the network through torch.compile.", False)
     cuda_graphs: bool = key(FLAG, "Record the network as CUDA graphs.", False)
-    tf32: bool | None = key(FLAG, "Allow or forbid TF32. Default: torch's setting.")
+    tf32: bool = key(
+        FLAG, "Allow TF32: faster, but it rounds away the steps that many attacks sample.", False
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..core.exactness import Exactness
 from ..core.metric import Metric
+from ..core.resolution import warnings_of
 from ..core.stop import Stop
 from ..data.tables import path_of
 from .store.codec import End
@@ -165,8 +166,8 @@ class StudyStatus:
     @property
     def warnings(self) -> list[str]:
         """Findings of the model check, and warnings in results, each once."""
-        carried = {text for end in self.finished() for text in end.warnings}
-        return [finding.rstrip(".") for finding in self.record.findings] + sorted(carried)
+        findings = [finding.rstrip(".") for finding in self.record.findings]
+        return findings + warnings_of(self.finished())
 
     @property
     def kept(self) -> list[str]:

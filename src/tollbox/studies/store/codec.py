@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from ...core.detector import FirstAlarm
 from ...core.goal import Goal
 from ...core.ledger import Ledger
+from ...core.resolution import Resolution
 from ...core.result import Improvement, Result, Step
 from ...core.stop import Stop
 from ...engine.journal import ALARMS, Answered
@@ -60,6 +61,7 @@ class End(NamedTuple):
     stop: Stop
     reason: str
     warnings: tuple[str, ...]
+    resolution: Resolution
     distance: float
     cost: float
     queries: int
@@ -84,7 +86,11 @@ class End(NamedTuple):
             return f"has {self.alarms} alarms in {self.queries} queries"
         if not all(_is_count(count, self.queries) for count in self.first_alarm or ()):
             return f"has its first alarm after {self.first_alarm}"
-        if not all(isinstance(text, str) for text in (self.reason, *self.warnings)):
+        _, setting, *values, precision = self.resolution
+        if not all(isinstance(value, int | float) for value in values):
+            return "has a resolution that is not a number"
+        texts = self.reason, *self.warnings, setting, precision
+        if not all(isinstance(text, str) for text in texts):
             return "has a reason or a warning that is not text"
         return None
 

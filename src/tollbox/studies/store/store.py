@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.detector import FirstAlarm
+from ...core.resolution import Found, Resolution
 from ...core.result import Result
 from ...core.stop import Stop
 from ...data.tables import kind_of
@@ -62,18 +63,18 @@ PATTERN = re.compile(r"shard-(\d{1,9})\.sqlite")
 MADE_BY_RUN = "a folder that `tollbox run` or `tollbox audit` made"
 RESTORE = "restore it, or start again in another folder"
 APPLICATION = 0x70011B0C
-SCHEMA = 4
+SCHEMA = 5
 TABLES = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL, checksum BLOB NOT NULL);
 CREATE TABLE images (place INTEGER PRIMARY KEY, content TEXT NOT NULL, label INTEGER NOT NULL,
     name TEXT NOT NULL, checksum BLOB NOT NULL);
 CREATE TABLE batches (id INTEGER PRIMARY KEY, content BLOB NOT NULL, checksum BLOB NOT NULL);
 CREATE TABLE results (cell INTEGER PRIMARY KEY, seed INTEGER NOT NULL, stop TEXT NOT NULL,
-    reason TEXT NOT NULL, warnings TEXT NOT NULL, distance REAL NOT NULL, cost REAL NOT NULL,
-    queries INTEGER NOT NULL, flagged INTEGER NOT NULL, alarms INTEGER NOT NULL,
-    first_alarm_queries INTEGER, first_alarm_flagged INTEGER, batch INTEGER NOT NULL,
-    has_image INTEGER NOT NULL, checksum BLOB NOT NULL,
-    account BLOB NOT NULL, steps BLOB NOT NULL, image BLOB);
+    reason TEXT NOT NULL, warnings TEXT NOT NULL, resolution TEXT NOT NULL,
+    distance REAL NOT NULL, cost REAL NOT NULL, queries INTEGER NOT NULL,
+    flagged INTEGER NOT NULL, alarms INTEGER NOT NULL, first_alarm_queries INTEGER,
+    first_alarm_flagged INTEGER, batch INTEGER NOT NULL, has_image INTEGER NOT NULL,
+    checksum BLOB NOT NULL, account BLOB NOT NULL, steps BLOB NOT NULL, image BLOB);
 CREATE TABLE restarts (cell INTEGER PRIMARY KEY, batch INTEGER NOT NULL, why TEXT NOT NULL,
     checksum BLOB NOT NULL);
 CREATE TABLE times (series INTEGER PRIMARY KEY, seconds REAL NOT NULL, checksum BLOB NOT NULL);
@@ -83,8 +84,8 @@ COLUMNS = {
     "about": "key, value",
     "images": "place, content, label, name",
     "batches": "id, content",
-    "results": "cell, seed, stop, reason, warnings, distance, cost, queries, flagged, alarms, "
-    "first_alarm_queries, first_alarm_flagged, batch, has_image",
+    "results": "cell, seed, stop, reason, warnings, resolution, distance, cost, queries, flagged, "
+    "alarms, first_alarm_queries, first_alarm_flagged, batch, has_image",
     "restarts": "cell, batch, why",
     "times": "series, seconds",
 }
@@ -213,7 +214,8 @@ class Store:
         account, steps = codec.pack_trace(result)
         image = codec.pack_image(result.adversarial)
         row = (
-            *(cell, result.seed, result.stop.value, result.reason, json.dumps(result.warnings)),
+            *(cell, result.seed, result.stop.value, result.reason),
+            *(json.dumps(result.warnings), json.dumps(result.resolution)),
             *(float(result.distance), float(ledger.cost), ledger.queries, ledger.flagged),
             *(ledger.alarms, *first, self._last_batch, int(image is not None)),
         )
@@ -285,13 +287,14 @@ class Store:
             for *end, account, packed in self._rows("results", *blobs):
                 yield self._end(*end), codec.unpack_trace(account, packed)
 
-    def _end(self, cell: int, seed: int, stop: str, reason: str, warnings: str, *rest: Any) -> End:
+    def _end(self, cell: int, seed: int, stop: str, reason: str, *rest: Any) -> End:
         if cell not in self.study.shard_cells:
             raise damaged(self.path, f"cell {cell} is not one of its cells")
-        *account, queries, flagged, _, _ = rest
+        warnings, resolution, *account, queries, flagged, _, _ = rest
         first = None if queries is None else FirstAlarm(queries, flagged)
-        said = tuple(json.loads(warnings))
-        end = End._make([cell, seed, Stop(stop), reason, said, *account, first])
+        outcome, *radius = json.loads(resolution)
+        said, found = tuple(json.loads(warnings)), Resolution(Found(outcome), *radius)
+        end = End._make([cell, seed, Stop(stop), reason, said, found, *account, first])
         if end.fault is not None:
             raise damaged(self.path, f"cell {cell} {end.fault}")
         return end

@@ -1,0 +1,73 @@
+"""Whether a model resolves the radius at which an attack samples: what engine/resolution.py found.
+
+Results and stores keep a `Resolution`, so it is plain data and does not need torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+UNRESOLVED = "the model does not resolve"
+"""Start of the warning about a radius that is too small."""
+LOWER_PRECISIONS = ("TF32", "bfloat16", "float16")
+
+
+class Found(StrEnum):
+    """The outcome of the check."""
+
+    RESOLVED = "resolved"
+    UNRESOLVED = "not resolved"
+    NOT_CHECKED = "not checked"
+    NO_RADIUS = "no fixed radius"
+
+
+class Resolution(NamedTuple):
+    """What the check found at one image."""
+
+    found: Found = Found.NOT_CHECKED
+    setting: str = ""
+    """The setting that determines the radius, such as `estimate.delta`."""
+    value: float = 0.0
+    smallest: float = 0.0
+    """The smallest value that the model resolves, if it does not resolve `value`."""
+    precision: str = ""
+    """What rounds, such as TF32 or 8-bit images, if it does not resolve `value` and it is known."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The warning for the result, if there is one."""
+        return (self._sentence(),) if self.found is Found.UNRESOLVED else ()
+
+    def _sentence(self, count: str = "") -> str:
+        rounds = f" in {self.precision}" if self.precision else ""
+        what = f"{self.setting} = {self.value:g}{rounds}{count}: rounding hides such small steps"
+        other = ", or run the model in float32" if self.precision in LOWER_PRECISIONS else ""
+        return f"{UNRESOLVED} {what}; set {self.setting} to at least {self.smallest:g}{other}"
+
+
+UNKNOWN = Resolution()
+
+
+def warnings_of(runs: Iterable[Any]) -> list[str]:
+    """Return the warnings of results, or of records of results, each once; see `unresolved`."""
+    known = list(runs)
+    texts = {text for run in known for text in run.warnings if text not in run.resolution.warnings}
+    return sorted(texts) + unresolved(known)
+
+
+def unresolved(runs: Iterable[Any]) -> list[str]:
+    """Return a warning for each setting, value and precision that some of these runs had, and that
+    the model does not resolve."""
+    known: list[Resolution] = [run.resolution for run in runs]
+    groups: dict[tuple[Any, ...], list[Resolution]] = {}
+    for each in known:
+        if each.found is Found.UNRESOLVED:
+            groups.setdefault((each.setting, each.value, each.precision), []).append(each)
+    sentences = []
+    for (*setting, _), group in groups.items():
+        count = sum([each.setting, each.value] == setting for each in known)
+        worst = max(group, key=lambda each: each.smallest)
+        sentences.append(worst._sentence(f", in {len(group)} of {count} runs"))
+    return sentences

@@ -1,0 +1,263 @@
+"""The resolution check: whether a model resolves the radius at which an attack samples its answers.
+
+An attack that samples around a point c learns a direction from how the answers respond to a step
+of length delta along u. In TF32, in half precision or on an 8-bit grid, rounding may hide this
+response. The check measures it, uncharged, as the correlation over random directions u of
+
+    m(c + delta u)  and  m(c' + delta u),
+
+where m is the margin: the logit of the source class minus that of the best other class. The points
+c and c' are so close that the network responds alike, but are rounded differently. With a response
+of variance s^2 and rounding noise of variance sigma^2, the correlation is
+rho = s^2 / (s^2 + sigma^2): close to 1 for a radius that is resolved, close to 0 for one that is
+not. (Points on opposite sides, c + delta u and c - delta u, would not do: curvature lowers their
+correlation as noise does, to 0.6 at delta = 0.3 on the embedded network in float32. They are used
+only if the precision is unknown, and c and c' may be so far apart that the responses differ.)
+
+1. c is the source image, slightly greyer, so that steps are not clipped, plus a dither of up to
+   half a step of the 8-bit grid. c' differs from it by 0.2113 of a step in every pixel, at random
+   signs: the errors of rounding to a grid, 1 - 6 a (1 - a) correlated at a distance of a steps, are
+   then uncorrelated. A finer grid, such as that of TF32, is passed by several steps.
+2. If a model has no logits, c and c' are points on its boundary, and m is 1 for the source class
+   and 0 otherwise. The correlation is then (2 / pi) asin(rho).
+3. A metered model gets no query. Its rounding to `quantize` bits is known: m is then a linear
+   function of the points as sent, with random weights from the directions of the attack.
+4. What is found depends on the image and the model only (rule 4 of the design).
+5. Nothing is sent if the precision settles it: float64, or float32 without rounding and a radius of
+   at least 1e-3, where rounding is 8192 times finer than in TF32.
+6. The check warns only if a larger radius is resolved. A model for which none is (because it fails,
+   answers at random, or gives one label to all) is "not checked".
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..core.model import Model
+from ..core.noise import Noise
+from ..core.problem import Attack, Problem, Sampled
+from ..core.resolution import Found, Resolution
+from .batch import default_batch_size
+from .sender import Sender
+
+GREYER = 0.05
+COARSE_BITS, FINE_BITS = 8, 10
+"""Bits of the assumed grid: for bfloat16 and for models of unknown precision, and for others."""
+SETTLED_RADIUS = 1e-3
+STEPS = 1, 2, 5
+"""Values tried for the smallest setting that is resolved, times powers of 10."""
+UNCORRELATED = 0.2113
+"""Distance between the two points, in steps of the grid: a root of 1 - 6 a (1 - a)."""
+SPLIT, ROUNDS = 8, 8
+"""Parts of an interval and rounds of the search for a boundary, which narrow it down by 2^24."""
+ENDS = 8
+"""Number of images tried as the other end of that search."""
+WEIGHTS = 16
+"""Number of linear functions that stand for the margin of a metered model."""
+
+Answers = Callable[[Tensor], Tensor]
+"""Function from points to what they are answered: (n) or (n, k)."""
+
+
+class ResolutionCheck:
+    """The check for the images of one run."""
+
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
+        self._known: dict[Any, Resolution] = {}
+        """What was found, for other attacks on the same image with the same directions."""
+
+    def __call__(self, problem: Problem, attack: Attack) -> Resolution:
+        try:
+            find = getattr(attack, "finest", None)
+            sampled = None if find is None else find(problem)
+            if sampled is None:
+                return Resolution(Found.NO_RADIUS)
+            key = problem.content, problem.label, sampled[:3], sampled.drawing.kind
+            found = self._known.get(key) or self._checked(problem, sampled)
+            if sampled.drawing.kind is not None and problem.mask is None:
+                self._known[key] = found
+            return found
+        except (Exception, SystemExit):  # from the attack or the model, which report it themselves
+            return Resolution()
+
+    def _checked(self, problem: Problem, sampled: Sampled) -> Resolution:
+        model, (setting, value, radius, drawing) = self._sender.model, sampled
+        precision = model.precision if model.running or model.dtype == torch.float64 else ""
+        fine = precision == "float32" and radius >= SETTLED_RADIUS
+        if model.quantize is None and (fine or precision == "float64"):
+            return Resolution(Found.RESOLVED, setting, value)
+        probe = Probe.of(self._sender, problem, drawing)
+        if probe is None:
+            return Resolution(Found.NOT_CHECKED, setting, value)
+        if probe.resolves(radius):
+            return Resolution(Found.RESOLVED, setting, value)
+        largest = value * GREYER * math.sqrt(problem.dimension) / radius
+        exponents = range(math.floor(math.log10(value)), math.ceil(math.log10(largest)) + 1)
+        values = [step * 10.0**exponent for exponent in exponents for step in STEPS]
+        larger = [each for each in values if value < each <= largest]
+        first = bisect_left(larger, True, key=lambda each: probe.resolves(radius * each / value))
+        if first == len(larger):
+            return Resolution(Found.NOT_CHECKED, setting, value)
+        if model.quantize is not None:
+            precision = f"{model.quantize}-bit images"
+        return Resolution(Found.UNRESOLVED, setting, value, larger[first], precision)
+
+
+def resolution(
+    model: Model, image: Tensor, label: int, radius: float, subspace: Any, at_boundary: bool = False
+) -> float:
+    """Return the correlation at a radius for directions of a subspace; NaN if a boundary is needed,
+    and none is found. With `at_boundary`, margins are measured there as well."""
+    problem = Problem(image.to(model.device, model.dtype), label)
+    sender = Sender(model, default_batch_size(model), one_shape=False, metered=False)
+    probe = Probe.of(sender, problem, subspace.begin(problem), at_boundary)
+    return math.nan if probe is None else probe.correlation(radius)
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Two close points, the directions of an attack, and the function that answers around them."""
+
+    problem: Problem
+    drawing: Any
+    centres: Tensor
+    answers: Answers
+    labels: bool = False
+    """Whether the answers are decisions, not margins."""
+    unknown: bool = False
+    """Whether the precision is unknown, so that the two points may be too far apart."""
+
+    DIRECTIONS = 64, 128
+    THRESHOLD = 0.88, 0.55
+    """Number of directions, and smallest correlation of a radius that is resolved: of margins and
+    of decisions. An estimate from n answers is worth rho n of them, and its final distance grows by
+    about rho^-0.9. So rho = 0.95 (0.79 for decisions) is a distance 1.05 times as large, and 0.81
+    (0.60) one 1.2 times as large. At the former an image gives a false alarm with probability 2e-4
+    (5e-5); at the latter one image is recognised with probability 0.97 (0.26), and at least one of
+    20 with 1.00 (1.00). Decisions have the wider margin because boundary points may lie
+    where three classes meet, at 0.67 for one of 84 images of the embedded network in float32."""
+
+    @classmethod
+    @torch.no_grad()
+    def of(
+        cls, sender: Sender, problem: Problem, drawing: Any, at_boundary: bool = False
+    ) -> Probe | None:
+        """Return the probe of an image; None if the model answers with labels only, and no
+        boundary is found, or if it is metered and nothing is known about its rounding."""
+        model, label = sender.model, problem.label
+        greyer = GREYER + (1 - 2 * GREYER) * problem.source
+        unknown = not model.running and model.quantize is None
+        coarse = model.precision == "bfloat16" or not model.running
+        step = 1 / (2 ** (model.quantize or (COARSE_BITS if coarse else FINE_BITS)) - 1)
+        dither, sign = _uniform(problem, "dither", 2) - 0.5
+        first = greyer + step * dither
+        centres = torch.stack([first, first + UNCORRELATED * step * sign.sign()])
+        if sender.metered:
+            if model.quantize is None:
+                return None
+            weights = drawing(_noise(problem, "weights", WEIGHTS, drawing.shape), 1.0).flatten(1)
+            sent = _batched(sender, lambda points: points.flatten(1) @ weights.T)
+            return cls(problem, drawing, centres, sent)
+        decide, logits = _batched(sender, model), None
+        if model.outputs is not None:
+            outputs = _batched(sender, model.outputs)
+            logits = outputs(centres)
+            if logits.ndim != 2 or not logits.is_floating_point() or logits.shape[1] < 2:
+                logits = None
+        if logits is None or at_boundary:
+            found = _boundary(problem, centres, decide)
+            if found is None:
+                return None
+            centres = found
+        if logits is None:
+            return cls(
+                problem, drawing, centres, lambda points: decide(points) == label, True, unknown
+            )
+        others = outputs(centres)[0].clone()
+        others[label] = -math.inf
+        other = int(others.argmax())
+
+        def margins(points: Tensor) -> Tensor:
+            scores = outputs(points).double()
+            if bool((scores >= 0).all()) and torch.allclose(scores.sum(1), scores.new_ones(1)):
+                scores = scores.clamp_min(torch.finfo(torch.float32).tiny).log()  # probabilities
+            difference: Tensor = scores[:, label] - scores[:, other]
+            return difference
+
+        return cls(problem, drawing, centres, margins, unknown=unknown)
+
+    @torch.no_grad()
+    def correlation(self, radius: float, opposite: bool = False) -> float:
+        """Return the correlation of the answers around the two points, or on opposite sides of the
+        first; 0 if either are constant."""
+        count = self.DIRECTIONS[self.labels]
+        noise = _noise(self.problem, "directions", count, self.drawing.shape)
+        sides = []
+        for rows in noise.split(32):
+            steps = self.drawing(rows, radius)
+            first, second = self.centres
+            both = torch.cat([first + steps, first - steps if opposite else second + steps])
+            sides.append(self.answers(both).double().cpu().reshape(2, len(rows), -1))
+        one, two = torch.cat(sides, 1)
+        one, two = one - one.mean(0), two - two.mean(0)
+        scale = float(one.norm() * two.norm()) * (-1 if opposite else 1)
+        return float((one * two).sum()) / scale if scale else 0.0
+
+    def resolves(self, radius: float) -> bool:
+        least = self.THRESHOLD[self.labels]
+        if self.correlation(radius) >= least:
+            return True
+        return self.unknown and self.correlation(radius, opposite=True) >= least
+
+
+def _noise(problem: Problem, purpose: str, rows: int, shape: tuple[int, ...]) -> Tensor:
+    """Return standard normal rows for one purpose of the check, the same for every seed."""
+    return Noise(f"resolution/{problem.content}/{purpose}", rows, shape, problem.source)[0:rows]
+
+
+def _uniform(problem: Problem, purpose: str, rows: int) -> Tensor:
+    """Return rows of numbers between 0 and 1 with the shape of the image."""
+    made: Tensor = torch.special.ndtr(_noise(problem, purpose, rows, tuple(problem.source.shape)))
+    return made
+
+
+def _batched(sender: Sender, function: Answers) -> Answers:
+    """Return a function of any number of points that sends them in the batch shapes of the run."""
+
+    def answers(points: Tensor) -> Tensor:
+        parts = []
+        for part in points.split(sender.batch_size):
+            more = sender.padded(len(part)) - len(part)
+            batch = torch.cat([part, part[:1].expand(more, *part.shape[1:])])
+            parts.append(function(sender.model.sent(batch))[: len(part)])
+        return torch.cat(parts)
+
+    return answers
+
+
+def _boundary(problem: Problem, centres: Tensor, decide: Answers) -> Tensor | None:
+    """Return points on the boundary of the source class, on the way from the centres to grey or to
+    noise; None if these have the same label, or a centre has another."""
+    noise = _uniform(problem, "ends", ENDS)
+    ends = torch.cat([torch.full_like(noise[:1], 0.5), noise, 1 - centres[:1], centres])
+    same = (decide(ends) == problem.label).tolist()
+    if all(same) or not (same[-1] and same[-2]):
+        return None
+    steps = ends[same.index(False)] - centres
+    low, width = centres.new_zeros(len(centres), 1, dtype=torch.float64), 1.0
+    for _ in range(ROUNDS):
+        width /= SPLIT
+        shares = low + width * torch.arange(1, SPLIT, device=low.device)
+        lines = centres[:, None] + steps[:, None] * shares.to(steps)[..., None, None, None]
+        flagged = decide(lines.flatten(0, 1)) == problem.label
+        # The number of flagged points, not the first other one, which noise brings forward.
+        low = low + width * flagged.view(shares.shape).sum(1, keepdim=True)
+    return centres + steps * (low + width / 2).to(steps)[..., None, None]
