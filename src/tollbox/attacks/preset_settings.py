@@ -23,6 +23,7 @@ from ..parts.paths import QUARTER_TURN, Galloping, SignedGrid
 from ..parts.searches import (
     AsymmetricSearch,
     BinarySearch,
+    CosineSearch,
     LineSearch,
     OptimalSearch,
     Search,
@@ -72,9 +73,11 @@ Stealthy RayS steps by this length in l-infinity, and reduces the radius by at m
 NOISE = GrowingNoise()
 SEARCHES = (BinarySearch(), AsymmetricSearch())
 LOW = by_side(Full(), Dct(4))
+LOW_WAVES = by_side(Dct(1), Dct(4))
+"""For directions that are made of waves."""
 IN_LOW = (MonteCarlo(subspace=LOW), Agrest(m=M, subspace=LOW))
 RESIZED = by_side(Resize(2), Resize(4))
-COARSE, FINE = BinarySearch(1 / 128, relative=True), BinarySearch(1e-4, relative=True)
+FINE = BinarySearch(1e-4, relative=True)
 LINES = LineSearch(1e-4, relative=True, stages=2)
 
 
@@ -113,13 +116,13 @@ def rays(name: str, make: Make, **stealthy: Any) -> dict[str, Attack]:
 
 def surfree(search: Callable[..., Search]) -> SurFree:
     """Return SurFree as in the paper's code; its arcs are searched down to 0.005 radians."""
-    spectrum = TernarySpectrum(LOW, gamma=None, centre=MEAN, memory=9)
+    spectrum = TernarySpectrum(LOW_WAVES, gamma=None, centre=MEAN, memory=9)
     return SurFree(GrowingNoise(), search(), search(0.005 / QUARTER_TURN, relative=True), spectrum)
 
 
 def tria(search: Callable[..., Search]) -> TriA:
     """Return TriA; a relative tolerance of 1/4 gives two bisections."""
-    return TriA(GrowingNoise(), search(), search(1 / 4, relative=True), SingleWaves(LOW))
+    return TriA(GrowingNoise(), search(), search(1 / 4, relative=True), SingleWaves(LOW_WAVES))
 
 
 def walk(search: Callable[..., Search]) -> BoundaryAttack:
@@ -140,7 +143,11 @@ ATTACKS: dict[str, Attack] = {
     **four("cgba", CGBA, SEARCHES, IN_LOW),
     # forms by the attacks' authors, and stealthy forms (Debenedetti et al.)
     "surfree-original": SurFree(
-        GrowingNoise(step=0.5), COARSE, COARSE, TernarySpectrum(Dct(2, block=8)), SignedGrid()
+        GrowingNoise(step=0.5),
+        BinarySearch(1 / 1024, relative=True),
+        CosineSearch(),
+        TernarySpectrum(Dct(1), gamma=1e6, memory=10, dropped=0.5),
+        SignedGrid(grid=1),
     ),
     "cgba-original": CGBA(
         GrowingNoise(), BinarySearch(), signs(LOW, by_side(0.0025, 0.00437)), sweep=Galloping()

@@ -68,7 +68,8 @@ class Checked:
 
     def __post_init__(self) -> None:
         part: type = type(self)
-        if all(at_side(self, side) is self for side in (0, math.inf)):  # else both are checked
+        forms = [at_side(self, side) for side in (0, math.inf)]  # checked when they are made
+        if all(form is self for form in forms):
             check(self, **_ranges(part))
             self.check_together()
 
