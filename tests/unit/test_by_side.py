@@ -18,7 +18,7 @@ from tollbox.attacks.cgba import CGBA
 from tollbox.attacks.geoda import GeoDA
 from tollbox.core.by_side import BELOW, BySide, at_side, by_side
 from tollbox.errors import InputError
-from tollbox.parts.estimates import MonteCarlo, RelativeRadius
+from tollbox.parts.estimates import Agrest, MonteCarlo, RelativeRadius
 from tollbox.parts.searches import BinarySearch
 from tollbox.parts.starts import GrowingNoise, UniformNoise
 from tollbox.parts.subspaces import Dct, Full, Resize
@@ -70,7 +70,7 @@ def test_the_papers_rows_are_unchanged_on_large_images() -> None:
     low = MonteCarlo(subspace=Dct(4))
     assert at_side(preset("cgba"), 224) == CGBA(GrowingNoise(), BinarySearch(), low)
     assert at_side(preset("geoda"), 224) == GeoDA(GrowingNoise(), BinarySearch(), low)
-    assert at_side(preset("surfree"), 224).directions.subspace == Dct(4)
+    assert at_side(preset("a-geoda"), 224).estimate == Agrest(m=0.06, subspace=Dct(4))
 
 
 @pytest.mark.parametrize("name", tb.presets())
@@ -172,11 +172,11 @@ def test_the_table_of_the_docs_is_the_catalogue() -> None:
     rows = [line for line in DOCS.read_text().splitlines() if line.startswith("| `")]
     rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
     written = {
-        (name, cells[1].strip("`")): (cells[2].strip("`"), cells[3].strip("`"))
+        (name, cells[1]): (cells[2], cells[3])
         for cells in rows
         if len(cells) == 5
         for name in re.findall(r"`([^`]+)`", cells[0])
-        if name in tb.presets() and re.fullmatch(r"`[a-z._]+`", cells[1])
+        if name in tb.presets() and re.fullmatch("[a-z._]+", cells[1])
     }
     catalogue = {
         (name, key): (short(value.small), short(value.large))

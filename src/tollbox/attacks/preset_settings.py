@@ -73,8 +73,6 @@ Stealthy RayS steps by this length in l-infinity, and reduces the radius by at m
 NOISE = GrowingNoise()
 SEARCHES = (BinarySearch(), AsymmetricSearch())
 LOW = by_side(Full(), Dct(4))
-LOW_WAVES = by_side(Dct(1), Dct(4))
-"""For directions that are made of waves."""
 IN_LOW = (MonteCarlo(subspace=LOW), Agrest(m=M, subspace=LOW))
 RESIZED = by_side(Resize(2), Resize(4))
 FINE = BinarySearch(1e-4, relative=True)
@@ -116,13 +114,14 @@ def rays(name: str, make: Make, **stealthy: Any) -> dict[str, Attack]:
 
 def surfree(search: Callable[..., Search]) -> SurFree:
     """Return SurFree as in the paper's code; its arcs are searched down to 0.005 radians."""
-    spectrum = TernarySpectrum(LOW_WAVES, gamma=None, centre=MEAN, memory=9)
+    spectrum = TernarySpectrum(Dct(4), gamma=None, centre=MEAN, memory=9)
     return SurFree(GrowingNoise(), search(), search(0.005 / QUARTER_TURN, relative=True), spectrum)
 
 
 def tria(search: Callable[..., Search]) -> TriA:
     """Return TriA; a relative tolerance of 1/4 gives two bisections."""
-    return TriA(GrowingNoise(), search(), search(1 / 4, relative=True), SingleWaves(LOW_WAVES))
+    waves = SingleWaves(by_side(Dct(1), Dct(4)))
+    return TriA(GrowingNoise(), search(), search(1 / 4, relative=True), waves)
 
 
 def walk(search: Callable[..., Search]) -> BoundaryAttack:
