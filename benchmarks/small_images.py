@@ -26,7 +26,14 @@ import paired
 import tollbox as tb
 from tollbox.core.by_side import at_side
 
-CHOSEN = ("cgba", "cgba-original", "cgba-h", "cgba+calibrated", "geoda", "geoda-original")
+CHOSEN: tuple[str, ...] = (
+    "cgba",
+    "cgba-original",
+    "cgba-h",
+    "cgba+calibrated",
+    "geoda",
+    "geoda-original",
+)
 CHOSEN += ("geoda+calibrated", "stealthy-geoda", "surfree", "tria")
 """The presets for which the choice is ours; their asymmetric forms follow them."""
 MARKS = {1: (500, 1000, 2000), 100: (6000, 15_000, 30_000)}
