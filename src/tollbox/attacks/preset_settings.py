@@ -70,36 +70,30 @@ SIGNS_TAU = 1e-3
 """RayS searches down to this length in l2 along the unit vector of its signs, as its authors do.
 Stealthy RayS steps by this length in l-infinity, and reduces the radius by at most a tenth."""
 
-NOISE = GrowingNoise()
 SEARCHES = (BinarySearch(), AsymmetricSearch())
 LOW = by_side(Full(), Dct(4))
+IN_DCT = (MonteCarlo(subspace=Dct(4)), Agrest(m=M, subspace=Dct(4)))
 IN_LOW = (MonteCarlo(subspace=LOW), Agrest(m=M, subspace=LOW))
 RESIZED = by_side(Resize(2), Resize(4))
 FINE = BinarySearch(1e-4, relative=True)
 LINES = LineSearch(1e-4, relative=True, stages=2)
 
 
-def four(
-    name: str,
-    make: Make,
-    searches: Two,
-    estimates: Two,
-    start: Any = NOISE,
-    **settings: Any,
-) -> dict[str, Attack]:
+def four(name: str, make: Make, searches: Two, estimates: Two) -> dict[str, Attack]:
     """Return the vanilla, `+as`, `+agrest` and `a-` forms of an attack that estimates."""
     (binary, asymmetric), (plain, agrest) = searches, estimates
+    start = GrowingNoise()
     return {
-        name: make(start, binary, plain, **settings),
-        f"{name}+as": make(start, asymmetric, plain, **settings),
-        f"{name}+agrest": make(start, binary, agrest, **settings),
-        f"a-{name}": make(start, asymmetric, agrest, **settings),
+        name: make(start, binary, plain),
+        f"{name}+as": make(start, asymmetric, plain),
+        f"{name}+agrest": make(start, binary, agrest),
+        f"a-{name}": make(start, asymmetric, agrest),
     }
 
 
-def two(name: str, *arguments: Any, **settings: Any) -> dict[str, Attack]:
+def two(name: str, make: Make, searches: Two, estimates: Two) -> dict[str, Attack]:
     """Return the vanilla and the `a-` form."""
-    rows = four(name, *arguments, **settings)
+    rows = four(name, make, searches, estimates)
     return {key: rows[key] for key in (name, f"a-{name}")}
 
 
@@ -116,6 +110,11 @@ def surfree(search: Callable[..., Search]) -> SurFree:
     """Return SurFree as in the paper's code; its arcs are searched down to 0.005 radians."""
     spectrum = TernarySpectrum(Dct(4), gamma=None, centre=MEAN, memory=9)
     return SurFree(GrowingNoise(), search(), search(0.005 / QUARTER_TURN, relative=True), spectrum)
+
+
+def qeba(start: Any, search: Search, estimate: Any) -> QEBA:
+    noise = by_side(UniformNoise(), start)
+    return QEBA(noise, search, estimate, queries=by_side(30, 100))
 
 
 def tria(search: Callable[..., Search]) -> TriA:
@@ -138,7 +137,7 @@ ATTACKS: dict[str, Attack] = {
     "surfree": surfree(BinarySearch),
     "a-surfree": surfree(AsymmetricSearch),
     **four("hsja", HSJA, SEARCHES, (MonteCarlo(), Agrest())),
-    **four("geoda", GeoDA, SEARCHES, IN_LOW),
+    **four("geoda", GeoDA, SEARCHES, IN_DCT),
     **four("cgba", CGBA, SEARCHES, IN_LOW),
     # forms by the attacks' authors, and stealthy forms (Debenedetti et al.)
     "surfree-original": SurFree(
@@ -154,31 +153,20 @@ ATTACKS: dict[str, Attack] = {
     "hsja-original": HSJA(
         UniformNoise(), ThetaSearch(), RelativeRadius(delta=1.0, power=1.0), queries=100
     ),
-    "geoda-original": GeoDAOriginal(
-        GrowingNoise(),
-        BinarySearch(),
-        signs(by_side(Full(), Dct(3)), by_side(0.0025, 0.00585)),
-        epsilon=by_side(1.125, 0.375),
-    ),
+    "geoda-original": GeoDAOriginal(GrowingNoise(), BinarySearch(), signs(Dct(3), 0.00585)),
     "stealthy-hsja": HSJA(UniformNoise(), LINES, OptStyle(), queries=100),
     "stealthy-geoda": GeoDA(
-        UniformNoise(),
-        FINE,
-        Biased(by_side(0.0111, 0.0194), subspace=LOW),
-        queries=100,
-        unit_mean=False,
+        UniformNoise(), FINE, Biased(subspace=Dct(4)), queries=100, unit_mean=False
     ),
     # geometric attacks
     **two(
         "qeba",
-        QEBA,
+        qeba,
         (BinarySearch(THETA, relative=True), AsymmetricSearch(THETA, relative=True)),
         (
             RelativeRadius(MonteCarlo(subspace=RESIZED)),
             RelativeRadius(Agrest(m=M, subspace=RESIZED)),
         ),
-        by_side(UniformNoise(), GrowingNoise()),
-        queries=by_side(30, 100),
     ),
     **two(
         "qfool",
@@ -212,7 +200,7 @@ ATTACKS: dict[str, Attack] = {
     "a-hsja-linf": HSJALinf(UniformNoise(), AsymmetricSearch(), Agrest(), queries=100),
     # tollbox's own
     "hsja+calibrated": HSJA(GrowingNoise(), FINE, Calibrated()),
-    "geoda+calibrated": GeoDA(GrowingNoise(), FINE, Calibrated(subspace=LOW)),
+    "geoda+calibrated": GeoDA(GrowingNoise(), FINE, Calibrated(subspace=Dct(4))),
     "cgba+calibrated": CGBA(GrowingNoise(), FINE, Calibrated(subspace=LOW)),
     "frugal": Frugal(),
     "frugal+surrogate": Frugal(),

@@ -102,10 +102,10 @@ hsja               HSJA       VANILLA     l2    binary search, Monte Carlo
 hsja+as            HSJA       AS          l2    AS, Monte Carlo
 hsja+agrest        HSJA       AGREST      l2    binary search, AGREST
 a-hsja             HSJA       BOTH*       l2    AS, AGREST
-geoda              GeoDA      VANILLA     l2    binary search, Monte Carlo, DCT 1/4 or all
-geoda+as           GeoDA      AS          l2    AS, Monte Carlo, DCT 1/4 or all
-geoda+agrest       GeoDA      AGREST      l2    binary search, AGREST, DCT 1/4 or all
-a-geoda            GeoDA      BOTH*       l2    AS, AGREST, DCT 1/4 or all
+geoda              GeoDA      VANILLA     l2    binary search, Monte Carlo, DCT 1/4
+geoda+as           GeoDA      AS          l2    AS, Monte Carlo, DCT 1/4
+geoda+agrest       GeoDA      AGREST      l2    binary search, AGREST, DCT 1/4
+a-geoda            GeoDA      BOTH*       l2    AS, AGREST, DCT 1/4
 cgba               CGBA       VANILLA     l2    binary search, Monte Carlo, DCT 1/4 or all
 cgba+as            CGBA       AS          l2    AS, Monte Carlo, DCT 1/4 or all
 cgba+agrest        CGBA       AGREST      l2    binary search, AGREST, DCT 1/4 or all
@@ -117,10 +117,10 @@ cgba-original      CGBA       ORIGINAL    l2    galloping, binary search, signs,
 Chen et al. 2020:
 hsja-original      HSJA       ORIGINAL    l2    uniform start, radius by the distance, 100 sqrt(t)
 Rahmati et al. 2020:
-geoda-original     GeoDA      ORIGINAL    l2    outward walk, split of 4000, signs, DCT 1/3 or all
+geoda-original     GeoDA      ORIGINAL    l2    outward walk, split of 4000 queries, signs, DCT 1/3
 Debenedetti et al. 2024:
 stealthy-hsja      HSJA       STEALTHY    l2    line search in two stages, OPT-style estimate
-stealthy-geoda     GeoDA      STEALTHY    l2    uniform start, bias with feedback, DCT 1/4 or all
+stealthy-geoda     GeoDA      STEALTHY    l2    uniform start, bias with feedback, sum, DCT 1/4
 Li et al. 2020:
 qeba               QEBA       VANILLA     l2    binary search, Monte Carlo, resized 1/4 or 1/2
 a-qeba             QEBA       BOTH*       l2    AS, AGREST, resized 1/4 or 1/2
@@ -159,7 +159,7 @@ hsja-linf          HSJA-linf  VANILLA     linf  linf: binary search, Monte Carlo
 a-hsja-linf        HSJA-linf  BOTH*       linf  linf: AS, AGREST
 docs/frugal.md:
 hsja+calibrated    HSJA       CALIBRATED  l2    binary search, measured overshoot
-geoda+calibrated   GeoDA      CALIBRATED  l2    binary search, measured overshoot, DCT 1/4 or all
+geoda+calibrated   GeoDA      CALIBRATED  l2    binary search, measured overshoot, DCT 1/4
 cgba+calibrated    CGBA       CALIBRATED  l2    binary search, measured overshoot, DCT 1/4 or all
 frugal             Frugal     OWN         l2    ray start, optimal search, overshoot, priors
 SeRI, 2026:
