@@ -59,8 +59,8 @@ OMEGA = 0.00675
 """qFool's 0.03 in normalised pixels, scaled to [0,1]."""
 SIGMA = by_side(0.0166, 0.0291)
 """TtBA's 3e-4 for each coordinate: of 3x32x32, or of 56 x 56 x 3."""
-SERI_SIGMA = by_side(0.0111, 0.0194)
-"""SeRI's 2e-4 for each coordinate, of as many."""
+SMALLER_SIGMA = by_side(0.0111, 0.0194)
+"""2e-4 for each coordinate: SeRI's, and Stealthy GeoDA's."""
 ADAPTATION = {"check_every": 4, "orthogonal_window": 10, "source_window": 8}
 """Foolbox uses 10, 100 and 30. With these values the step sizes adapt within about forty queries,
 as in ART, rather than three hundred."""
@@ -119,8 +119,7 @@ def qeba(start: Any, search: Search, estimate: Any) -> QEBA:
 
 def tria(search: Callable[..., Search]) -> TriA:
     """Return TriA; a relative tolerance of 1/4 gives two bisections."""
-    waves = SingleWaves(by_side(Dct(1), Dct(4)))
-    return TriA(GrowingNoise(), search(), search(1 / 4, relative=True), waves)
+    return TriA(GrowingNoise(), search(), search(1 / 4, relative=True), SingleWaves(Dct(4)))
 
 
 def walk(search: Callable[..., Search]) -> BoundaryAttack:
@@ -156,7 +155,7 @@ ATTACKS: dict[str, Attack] = {
     "geoda-original": GeoDAOriginal(GrowingNoise(), BinarySearch(), signs(Dct(3), 0.00585)),
     "stealthy-hsja": HSJA(UniformNoise(), LINES, OptStyle(), queries=100),
     "stealthy-geoda": GeoDA(
-        UniformNoise(), FINE, Biased(subspace=Dct(4)), queries=100, unit_mean=False
+        UniformNoise(), FINE, Biased(SMALLER_SIGMA, subspace=LOW), queries=100, unit_mean=False
     ),
     # geometric attacks
     **two(
@@ -205,7 +204,7 @@ ATTACKS: dict[str, Attack] = {
     "frugal": Frugal(),
     "frugal+surrogate": Frugal(),
     "cgba+seri": Rescaled(
-        CGBA(GrowingNoise(0.02), BinarySearch(1e-4), signs(LOW, SERI_SIGMA), sweep=Galloping())
+        CGBA(GrowingNoise(0.02), BinarySearch(1e-4), signs(LOW, SMALLER_SIGMA), sweep=Galloping())
     ),
     "frugal+seri": Rescaled(Frugal(), OptimalSearch(1 / 16, relative=True)),
 }

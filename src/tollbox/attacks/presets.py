@@ -120,7 +120,7 @@ Rahmati et al. 2020:
 geoda-original     GeoDA      ORIGINAL    l2    outward walk, split of 4000 queries, signs, DCT 1/3
 Debenedetti et al. 2024:
 stealthy-hsja      HSJA       STEALTHY    l2    line search in two stages, OPT-style estimate
-stealthy-geoda     GeoDA      STEALTHY    l2    uniform start, bias with feedback, sum, DCT 1/4
+stealthy-geoda     GeoDA      STEALTHY    l2    uniform start, bias with feedback, DCT 1/4 or all
 Li et al. 2020:
 qeba               QEBA       VANILLA     l2    binary search, Monte Carlo, resized 1/4 or 1/2
 a-qeba             QEBA       BOTH*       l2    AS, AGREST, resized 1/4 or 1/2
@@ -128,8 +128,8 @@ Liu et al. 2019:
 qfool              qFool      VANILLA     l2    binary search, Monte Carlo, DCT 1/4 or all
 a-qfool            qFool      BOTH*       l2    AS, AGREST, DCT 1/4 or all
 Wang et al. 2022:
-tria               TriA       VANILLA     l2    two bisections, single waves, DCT 1/4 or all
-a-tria             TriA       AS*         l2    AS of an angle, single waves, DCT 1/4 or all
+tria               TriA       VANILLA     l2    two bisections of an angle, single waves, DCT 1/4
+a-tria             TriA       AS*         l2    AS of an angle, single waves, DCT 1/4
 Wang et al. 2025:
 ttba               TtBA       VANILLA     l2    binary search, Monte Carlo, DCT 1/4 or all
 a-ttba             TtBA       BOTH*       l2    AS, AGREST, DCT 1/4 or all
