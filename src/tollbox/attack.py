@@ -15,6 +15,7 @@ from .core.ask import Rows as Rows
 from .core.ask import Sequential as Sequential
 from .core.ask import Until as Until
 from .core.ask import together as together
+from .core.by_side import by_side as by_side
 from .core.cell import Cell as Cell
 from .core.metric import Metric as Metric
 from .core.problem import Attack as Attack

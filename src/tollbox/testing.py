@@ -251,7 +251,7 @@ def check_attack(
     observed: list[str] = []
     prices, limits = Prices() if prices is None else prices, Limits(budget, max_queries)
     cell = Cell(attack, boundary.source, 0, prices, limits, seed=seed, norm=boundary.norm)
-    cell = replace(cell, attack=_observed(attack, observed))
+    cell = replace(cell, attack=_observed(cell.fitted, observed))
     [result] = Engine(boundary.model()).run([cell])
     faults = list(dict.fromkeys(observed))
     if result.stop.failed:

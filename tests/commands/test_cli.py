@@ -64,6 +64,8 @@ def test_presets(capsys: pytest.CaptureFixture[str]) -> None:
     lines = out.splitlines()
     assert max(map(len, lines)) <= 80
     assert lines.pop() == "frugal+surrogate needs a network: set --surrogate."
+    assert lines.pop() == "A or B: B for images whose smaller side is below 112 pixels."
+    assert "A or B" not in typed(capsys, "presets", "boundary")[1]
     headings = [line for line in lines if not line.startswith(" ")]
     families = [line.split(" (")[0] for line in headings]
     assert len(headings) == len(set(headings))

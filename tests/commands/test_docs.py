@@ -16,6 +16,7 @@ from test_layers import WITH_TRITON
 
 import tollbox as tb
 from tollbox.attacks import PRESETS, WITH_SURROGATE
+from tollbox.core.by_side import at_side
 
 ROOT = Path(__file__).parents[2]
 REFERRING = ("docs/paper.md", "docs/design.md", "docs/attacks.md")
@@ -180,7 +181,7 @@ def test_the_settings_of_the_presets_are_those_of_the_code() -> None:
     for names, *cells in rows("docs/paper.md", "presets"):
         for name in re.findall("`(.+?)`", names):
             listed.append(name)
-            attack: Any = PRESETS[name].attack
+            attack: Any = at_side(PRESETS[name].attack, 224)
             estimate = getattr(attack, "estimate", None)
             numbers = [
                 getattr(attack, "queries", None),

@@ -214,3 +214,15 @@ def test_two_images_under_way_have_a_memory_each():
 
 def test_rows_says_how_much_is_held():
     assert TernarySpectrum(memory=100).rows == 133
+
+
+def test_the_dropped_coefficients_are_those_with_the_highest_sums_of_frequencies():
+    image = picture()
+    part = TernarySpectrum(Dct(1), gamma=1e6, memory=10, dropped=0.5)
+    away = Dct(2).expand(torch.ones(1, 3, 8, 8, dtype=image.dtype), SHAPE)[0]
+    found = Dct(1).project(turns(part, image, 20, away=away))
+    sums = torch.arange(16)[:, None] + torch.arange(16)
+    drawn = (found.abs() > 1e-9).any(0)
+    assert drawn[:, sums < 15].all()
+    assert not drawn[:, sums > 15].any()
+    assert drawn.sum() == 3 * 16 * 16 // 2

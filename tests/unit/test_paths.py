@@ -24,7 +24,13 @@ from tollbox.parts.paths import (
     SignedGrid,
     ToDirection,
 )
-from tollbox.parts.searches import AsymmetricSearch, BinarySearch, LineSearch, OptimalSearch
+from tollbox.parts.searches import (
+    AsymmetricSearch,
+    BinarySearch,
+    CosineSearch,
+    LineSearch,
+    OptimalSearch,
+)
 from tollbox.theory import search_costs
 
 SHAPE = (3, 16, 16)
@@ -459,3 +465,37 @@ def test_points_made_together_are_those_made_alone_bit_for_bit(dtype):
     assert all(torch.equal(a, term.point()) for a, term in zip(together, terms, strict=True))
     assert all(a.min() >= 0 and a.max() <= 1 for a in together)
     assert any(a.max() == 1 for a in together)  # or nothing clipped
+
+
+@pytest.mark.parametrize(
+    ("adversarial", "queried"),
+    [
+        ((0, 40), [45, -45, 37.5, 41.25, 39.375, 40.3125, 39.84375]),
+        ((-50, 0), [45, -45, -52.5, -48.75, -50.625, -49.6875, -50.15625]),
+        (
+            (-60, 60),
+            [sign * a for a in (45, 52.5, 56.25, 58.125, 59.0625, 59.53125) for sign in (1, -1)],
+        ),
+    ],
+)
+def test_the_cosine_search_ends_where_cosines_agree_and_mirrors_its_angle(adversarial, queried):
+    s = scene(0.5)
+    first, last = math.radians(30), math.radians(60)
+    start = Iterate(circle(s).at(first).point(), s.radius * math.cos(first))
+    low, high = map(math.radians, adversarial)
+    search = CosineSearch(0.01)(s.problem, Arc(circle(s), start, first, last))
+    done = drive(search, s.problem, lambda point: int(low <= angle(s, point) <= high))
+    angles = [math.degrees(angle(s, point)) for point in done.points]
+    assert angles == pytest.approx(queried)
+    inside = [a for a in queried if adversarial[0] <= a <= adversarial[1]]
+    closest = max(map(abs, inside))
+    assert done.returned.distance == pytest.approx(s.radius * math.cos(math.radians(closest)))
+
+
+def test_the_cosine_search_has_a_most_and_follows_lines():
+    s = scene(0.5)
+    line = Segment(s.source, s.found)
+    done = drive(CosineSearch(0.5)(s.problem, line), s.problem, lambda point: 1)
+    assert len(done.points) == 1
+    done = drive(CosineSearch(1e-9, most=3)(s.problem, line), s.problem, lambda point: 1)
+    assert done.returned.distance == pytest.approx(s.radius / 8)

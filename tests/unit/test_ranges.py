@@ -52,6 +52,7 @@ from tollbox.parts.registry import PARTS
 from tollbox.parts.searches import (
     AsymmetricSearch,
     BinarySearch,
+    CosineSearch,
     LineSearch,
     OptimalSearch,
     ThetaSearch,
@@ -140,6 +141,9 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (TernarySpectrum, "centre"): FROM_0_TO_1,
     (TernarySpectrum, "floor"): OR_0,
     (TernarySpectrum, "memory"): FROM_0,
+    (TernarySpectrum, "dropped"): FROM_0_TO_1,
+    (CosineSearch, "gamma"): SHARE,
+    (CosineSearch, "most"): HALVED,
     (Galloping, "most"): HALVED,
     (SignedGrid, "largest"): (
         [1e-300, 90, 180],
@@ -339,6 +343,7 @@ PLACES: dict[type, tuple[str, str]] = {
     TernarySpectrum: ("surfree", "directions"),
     Galloping: ("cgba-original", "sweep"),
     SignedGrid: ("surfree-original", "sweep"),
+    CosineSearch: ("surfree-original", "arc_search"),
     GrowingNoise: ("cgba", "start"),
     NoiseImage: ("boundary", "start"),
     UniformNoise: ("stealthy-hsja", "start"),

@@ -14,6 +14,7 @@ from tollbox.attacks.frugal import calibrated
 from tollbox.attacks.frugal import ray_start as inward
 from tollbox.attacks.frugal.calibrated import Calibrated
 from tollbox.attacks.frugal.ray_start import RayStart
+from tollbox.core.by_side import BySide, at_side, by_side
 from tollbox.errors import InputError
 from tollbox.parts import directions, estimates, paths, priors, searches, starts, subspaces
 from tollbox.parts import starts as gaussian_rays
@@ -22,7 +23,7 @@ from tollbox.parts.paths import Galloping
 from tollbox.parts.priors import Photo, Reweighed, Spectrum
 from tollbox.parts.registry import PARTS
 from tollbox.parts.searches import AsymmetricSearch, LineSearch, OptimalSearch
-from tollbox.parts.subspaces import Dct
+from tollbox.parts.subspaces import Dct, Full, Resize
 from tollbox.studies.overrides import PART
 from tollbox.studies.study import Study
 
@@ -51,9 +52,10 @@ def refused(preset: str, *lines: str) -> str:
 
 
 def fields_of(part: Any, key: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every field that is no part, of a part and of its parts: (key, value)."""
+    """Every field that is no part, of a part and of its parts, for large images: (key, value)."""
     for field in dataclasses.fields(part):
         value = getattr(part, field.name)
+        value = value.large if isinstance(value, BySide) else value
         if dataclasses.is_dataclass(value):
             yield from fields_of(value, (*key, field.name))
         else:
@@ -63,6 +65,7 @@ def fields_of(part: Any, key: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
 def kind_of(attack: Any, key: tuple[str, ...]) -> Any:
     for name in key[:-1]:
         attack = getattr(attack, name)
+        attack = attack.large if isinstance(attack, BySide) else attack
     return typing.get_type_hints(type(attack))[key[-1]]
 
 
@@ -133,11 +136,23 @@ def test_parts_are_replaced_with_their_defaults() -> None:
 
 
 def test_the_part_that_is_there_starts_from_its_defaults_too() -> None:
-    assert tb.preset("a-cgba").estimate == Agrest(m=0.06, subspace=Dct(4))  # type: ignore[attr-defined]
+    low = by_side(Full(), Dct(4))
+    assert tb.preset("a-cgba").estimate == Agrest(m=0.06, subspace=low)  # type: ignore[attr-defined]
     assert built("a-cgba", 'estimate.part = "Agrest"').estimate == Agrest()
-    assert built("a-cgba", "estimate.chunk = 9").estimate == Agrest(
-        m=0.06, chunk=9, subspace=Dct(4)
-    )
+    changed = built("a-cgba", "estimate.chunk = 9").estimate
+    assert changed == Agrest(m=0.06, chunk=9, subspace=low)
+
+
+def test_a_value_that_depends_on_the_size_is_replaced_for_all_sizes() -> None:
+    assert tb.preset("qeba").queries == by_side(30, 100)  # type: ignore[attr-defined]
+    attack = built("qeba", "queries = 50", "search.tau = 0.5", "estimate.inner.subspace.factor = 3")
+    assert [at_side(attack, side).queries for side in (32, 224)] == [50, 50]
+    assert attack.search.tau == 0.5
+    assert attack.start == tb.preset("qeba").start  # type: ignore[attr-defined]
+    assert attack.estimate.inner.subspace == Resize(3)
+    assert built("cgba", "estimate.subspace.block = 8").estimate.subspace == Dct(4, block=8)
+    small = built("cgba", 'estimate.subspace.part = "Full"').estimate.subspace
+    assert small == Full()
 
 
 def test_a_part_inside_a_part() -> None:

@@ -16,6 +16,7 @@ from tollbox.attacks.cgba import CGBA
 from tollbox.attacks.geoda import GeoDA
 from tollbox.attacks.hsja import HSJA
 from tollbox.core.ask import Iterate, at_once
+from tollbox.core.by_side import at_side
 from tollbox.core.stop import Stop
 from tollbox.parts.paths import Galloping, Quarter, ToDirection
 from tollbox.parts.searches import BinarySearch
@@ -88,7 +89,7 @@ def test_at_c1_asymmetric_search_makes_query_for_query_the_same_run(plain, with_
 
 def test_at_c1_agrest_has_no_overshoot_and_differs_from_monte_carlo_by_the_tolerance_alone():
     boundary = testing.half_space(factor=4)
-    attack = tb.preset("cgba+agrest")
+    attack = at_side(tb.preset("cgba+agrest"), 16)
     problem = tb.attack.Problem(boundary.source, 0)
     assert attack.estimate.overshoot(problem, 1) == 0
     scale = attack.estimate.tolerance_scale(problem)

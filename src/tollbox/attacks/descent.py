@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ..core.ask import Asking, Iterate, Rows, first_adversarial
+from ..core.by_side import at_side
 from ..core.metric import Metric
 from ..core.problem import Problem, Sampled
 from ..core.stop import Stop
@@ -56,13 +57,14 @@ class FromBoundary(Checked):
         return getattr(self.start, "finds_targets", False)
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
-        start = yield from find_start(problem, self.start)
+        attack = at_side(self, min(problem.source.shape[1:]))  # another attack may call this one
+        start = yield from find_start(problem, attack.start)
         if start is None:
             return Stop.NO_START
         path = inward(problem.source, start, problem.norm)
-        iterate = yield from self.projection(problem)(path)
+        iterate = yield from attack.projection(problem)(path)
         problem.accept(iterate)
-        return (yield from self.descend(problem, iterate))
+        return (yield from attack.descend(problem, iterate))
 
     def projection(self, problem: Problem) -> Project:
         return lambda path: self.search(problem, path)

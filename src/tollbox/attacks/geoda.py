@@ -57,8 +57,7 @@ class GeoDA(Descent):
     unit_mean: bool = True
     """Whether m is a unit vector; if not, it is the plain sum of the directions."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check_together(self) -> None:
         if (self.growths - 1) * math.log10(self.growth) > math.log10(LARGEST_GROWTH):
             raise InputError(
                 f"is {self.growths}",

@@ -6,6 +6,8 @@
 3. A bare name is the vanilla attack. `+as` has asymmetric search, `+agrest` asymmetric gradient
    estimation, and `a-` everything that can be asymmetric. `-original` is the authors' form where
    the paper's code differs. `+calibrated` has a measured overshoot, `+seri` SeRI's rescaling.
+4. In the words for the parts, "A or B" is A for large images and B for small ones
+   (core/by_side.py).
 """
 
 from __future__ import annotations
@@ -104,36 +106,36 @@ geoda              GeoDA      VANILLA     l2    binary search, Monte Carlo, DCT 
 geoda+as           GeoDA      AS          l2    AS, Monte Carlo, DCT 1/4
 geoda+agrest       GeoDA      AGREST      l2    binary search, AGREST, DCT 1/4
 a-geoda            GeoDA      BOTH*       l2    AS, AGREST, DCT 1/4
-cgba               CGBA       VANILLA     l2    binary search, Monte Carlo, DCT 1/4
-cgba+as            CGBA       AS          l2    AS, Monte Carlo, DCT 1/4
-cgba+agrest        CGBA       AGREST      l2    binary search, AGREST, DCT 1/4
-a-cgba             CGBA       BOTH*       l2    AS, AGREST, DCT 1/4
+cgba               CGBA       VANILLA     l2    binary search, Monte Carlo, DCT 1/4 or all
+cgba+as            CGBA       AS          l2    AS, Monte Carlo, DCT 1/4 or all
+cgba+agrest        CGBA       AGREST      l2    binary search, AGREST, DCT 1/4 or all
+a-cgba             CGBA       BOTH*       l2    AS, AGREST, DCT 1/4 or all
 Maho et al. 2021:
-surfree-original   SurFree    ORIGINAL    l2    angles to both sides, tanh spectrum, 8x8 DCT
+surfree-original   SurFree    ORIGINAL    l2    angle to both sides, half of the DCT
 Reza et al. 2023:
-cgba-original      CGBA       ORIGINAL    l2    galloping, binary search, signs, DCT 1/4
+cgba-original      CGBA       ORIGINAL    l2    galloping, binary search, signs, DCT 1/4 or all
 Chen et al. 2020:
 hsja-original      HSJA       ORIGINAL    l2    uniform start, radius by the distance, 100 sqrt(t)
 Rahmati et al. 2020:
 geoda-original     GeoDA      ORIGINAL    l2    outward walk, split of 4000 queries, signs, DCT 1/3
 Debenedetti et al. 2024:
 stealthy-hsja      HSJA       STEALTHY    l2    line search in two stages, OPT-style estimate
-stealthy-geoda     GeoDA      STEALTHY    l2    uniform start, bias with feedback, sum, DCT 1/4
+stealthy-geoda     GeoDA      STEALTHY    l2    uniform start, bias with feedback, DCT 1/4 or all
 Li et al. 2020:
-qeba               QEBA       VANILLA     l2    binary search, Monte Carlo, resized 1/4
-a-qeba             QEBA       BOTH*       l2    AS, AGREST, resized 1/4
+qeba               QEBA       VANILLA     l2    binary search, Monte Carlo, resized 1/4 or 1/2
+a-qeba             QEBA       BOTH*       l2    AS, AGREST, resized 1/4 or 1/2
 Liu et al. 2019:
-qfool              qFool      VANILLA     l2    binary search, Monte Carlo, DCT 1/4
-a-qfool            qFool      BOTH*       l2    AS, AGREST, DCT 1/4
+qfool              qFool      VANILLA     l2    binary search, Monte Carlo, DCT 1/4 or all
+a-qfool            qFool      BOTH*       l2    AS, AGREST, DCT 1/4 or all
 Wang et al. 2022:
 tria               TriA       VANILLA     l2    two bisections of an angle, single waves, DCT 1/4
 a-tria             TriA       AS*         l2    AS of an angle, single waves, DCT 1/4
 Wang et al. 2025:
-ttba               TtBA       VANILLA     l2    binary search, Monte Carlo, DCT 1/4
-a-ttba             TtBA       BOTH*       l2    AS, AGREST, DCT 1/4
+ttba               TtBA       VANILLA     l2    binary search, Monte Carlo, DCT 1/4 or all
+a-ttba             TtBA       BOTH*       l2    AS, AGREST, DCT 1/4 or all
 Reza et al. 2023:
-cgba-h             CGBA-H     VANILLA     l2    binary search, Monte Carlo, DCT 1/4
-a-cgba-h           CGBA-H     BOTH*       l2    AS, AGREST, DCT 1/4
+cgba-h             CGBA-H     VANILLA     l2    binary search, Monte Carlo, DCT 1/4 or all
+a-cgba-h           CGBA-H     BOTH*       l2    AS, AGREST, DCT 1/4 or all
 Brendel et al. 2018:
 boundary           Boundary   VANILLA     l2    noise image, binary search, a walk
 a-boundary         Boundary   AS*         l2    noise image, AS, a walk
@@ -158,7 +160,7 @@ a-hsja-linf        HSJA-linf  BOTH*       linf  linf: AS, AGREST
 docs/frugal.md:
 hsja+calibrated    HSJA       CALIBRATED  l2    binary search, measured overshoot
 geoda+calibrated   GeoDA      CALIBRATED  l2    binary search, measured overshoot, DCT 1/4
-cgba+calibrated    CGBA       CALIBRATED  l2    binary search, measured overshoot, DCT 1/4
+cgba+calibrated    CGBA       CALIBRATED  l2    binary search, measured overshoot, DCT 1/4 or all
 frugal             Frugal     OWN         l2    ray start, optimal search, overshoot, priors
 SeRI, 2026:
 cgba+seri          CGBA       RESCALED    l2    as cgba, a fifth of the cost for rescaled blocks

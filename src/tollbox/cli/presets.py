@@ -9,6 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from ..attacks.presets import PRESETS, WITH_SURROGATE, Preset
+from ..core.by_side import BELOW
 from ..data.tables import shortened
 from ..errors import InputError
 from .options import PresetName
@@ -54,6 +55,8 @@ def presets(*words: Annotated[PresetName, FILTER], json: Annotated[bool, JSON] =
     for (family, source), group in groups.items():
         write(f"{family} ({source})")
         write(*(f"  {preset.name:{width}}  {preset.parts}" for preset in group))
+    if any(" or " in preset.parts for preset in listed):
+        write(f"A or B: B for images whose smaller side is below {BELOW} pixels.")
     needing = [preset.name for preset in listed if preset.needs_surrogate]
     if needing:
         write(f"{', '.join(needing)} needs a network: set --surrogate.")

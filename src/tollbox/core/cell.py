@@ -6,10 +6,13 @@ before the first query.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from torch import Tensor
 
+from .by_side import at_side
 from .detector import Detection
 from .device import check_readable
 from .goal import Goal, aim, check_start
@@ -64,11 +67,11 @@ class Cell:
         by_name = f"use tb.preset({self.attack!r})" if isinstance(self.attack, str) else ""
         expected = "an attack" if by_name else "an attack, such as tb.preset('a-hsja')"
         require(is_attack, "attack", self.attack, expected, by_name)
-        rows = getattr(self.attack, "rows", 0)
+        rows = getattr(self.fitted, "rows", 0)
         given = f"declares {shown(rows)} rows"
         expect(number(0).holds(rows), given, number(0).words, input="attack")
         object.__setattr__(self, "norm", norm_of(self.norm))
-        check_made_for(self.attack, self.norm)
+        check_made_for(self.fitted, self.norm)
         if self.detection is not None:
             check_instance("detection", self.detection, Detection)
         check_instance("limits", self.limits, Limits)
@@ -78,6 +81,12 @@ class Cell:
         require(isinstance(self.name, str), "name", self.name, "text")
         expected = "tb.Goal.leave({...}) or tb.Goal.reach(...)"
         require(isinstance(self.goal, Goal), "goal", self.goal, expected)
+
+    @cached_property
+    def fitted(self) -> Attack:
+        """The attack with its values for the image's side; for large images if there is none."""
+        sides = getattr(self.image, "shape", ())[1:]
+        return at_side(self.attack, min(sides, default=math.inf))
 
     @property
     def aim(self) -> Goal:
@@ -120,7 +129,7 @@ class Cell:
             given = f"the target of {name} is its source class, {self.label}"
             expect(self.goal.flagged is not None or target != self.label, given, "another class")
         self.aim.check(model.classes)
-        if not getattr(self.attack, "finds_targets", True):
+        if not getattr(self.fitted, "finds_targets", True):
             check_start(target, self.start, ("targets", "starts"))
 
 

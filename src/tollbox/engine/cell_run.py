@@ -71,7 +71,7 @@ class CellRun:
             self.detector = ImageDetector(cell.detection.detector, model, self.account)
         self.pending: Pending | None = None
         self.ended: tuple[Stop, str] | None = None
-        rows = cell.attack.rows if isinstance(cell.attack, BoundedAttack) else DEFAULT_ROWS
+        rows = cell.fitted.rows if isinstance(cell.fitted, BoundedAttack) else DEFAULT_ROWS
         self.held_bytes = int(rows + 4) * cell.image.numel() * max(4, cell.image.element_size())
         """Maximum size in bytes of the points that the cell holds."""
         self.spent = 0.0
@@ -224,9 +224,9 @@ class CellRun:
         if not self.problem.goal.flags(label):
             self._end(Stop.ALREADY_MISCLASSIFIED, f"the model answers {self._model.shown(label)}")
             return
-        self._resolution = self._check(self.problem, self.cell.attack)
+        self._resolution = self._check(self.problem, self.cell.fitted)
         try:
-            asking = self.cell.attack(self.problem)
+            asking = self.cell.fitted(self.problem)
             if not isinstance(asking, Generator):
                 raise TypeError(f"calling it gave {type(asking).__name__}, expected a generator")
         except KeyboardInterrupt:

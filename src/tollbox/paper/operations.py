@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..attacks.presets import PRESETS
+from ..core.by_side import at_side
 from ..core.result import Result, Values
 from ..core.stop import Stop
 from ..errors import InputError
@@ -196,7 +197,8 @@ def share_panels(results: StudyResults) -> list[SharePanel]:
     study, shape = results.study, results.record.shape or ()
     all_panels = []
     for model, spec in itertools.product(study.models, study.attacks):
-        estimate = getattr(spec.attack, "estimate", None)
+        attack = at_side(spec.attack, min(shape[1:], default=math.inf))
+        estimate = getattr(attack, "estimate", None)
         if isinstance(estimate, Agrest):
             d = estimate.subspace.dimension(shape)
             prices = [

@@ -4,7 +4,8 @@
 and weighted by tanh(gamma |c|) or |c|, where c is the source image's own coefficient. A floor keeps
 the weights above 0 where the image has no energy. The result is made orthogonal to the direction
 from the source to the first boundary point and to at least the last `memory` directions (at most
-twice that number).
+twice that number). SurFree's authors keep the lower half of all coefficients in zig-zag order, by
+the sum of both frequencies (`dropped`).
 
 Directions are drawn in blocks. The components along earlier blocks are removed from all rows at
 once. The rows of a block are then orthogonalised by a Cholesky factor of their Gram matrix: with
@@ -21,14 +22,23 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import Annotated, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import hardshrink
 
 from ..core.problem import Problem
 from ..core.validation import MAX_VALUE, number
-from .registry import Checked, CountFrom0, Fraction, NonNegative, optional, register
-from .subspaces import Dct, Subspace, dimension_for
+from .registry import (
+    Checked,
+    CountFrom0,
+    Fraction,
+    NonNegative,
+    optional,
+    register,
+)
+from .subspaces import Dct, Subspace, constant, dimension_for
 from .vectors import unit, unit_rows
 
 PHASE = "direction"
@@ -54,17 +64,30 @@ class Directions(Protocol):
         the source."""
 
 
+def lowest(height: int, width: int, dropped: float) -> NDArray[np.float64]:
+    """Return 0 for that share of a plane's coefficients with the highest sums of frequencies, and 1
+    for the others."""
+    sums = np.add.outer(np.arange(height), np.arange(width))
+    order = np.argsort(sums, axis=None, kind="stable")
+    chosen = np.zeros(sums.shape)
+    chosen.flat[order[: max(1, round((1 - dropped) * order.size))]] = 1
+    return chosen
+
+
 @register(Directions)
 class TernarySpectrum(Checked):
     """SurFree's directions."""
 
     subspace: Subspace = field(default_factory=lambda: Dct(2))
     gamma: Annotated[float | None, optional(number(0, MAX_VALUE))] = 1.0
-    """Scale of the weights tanh(gamma |c|); with None the weights are |c|."""
+    """Scale of the weights tanh(gamma |c|), which are equal if it is large; with None the weights
+    are |c|."""
     centre: Fraction = 0.0
     """Value subtracted from the image before the transform; it changes the channel means."""
     floor: NonNegative = 1e-3
     memory: CountFrom0 = 100
+    dropped: Fraction = 0.0
+    """Share of the coefficients that are 0, those with the highest sums of frequencies."""
 
     @property
     def rows(self) -> int:
@@ -75,10 +98,13 @@ class TernarySpectrum(Checked):
         # mask does not preserve angles, so with a mask they are kept as images.
         subspace, masked, image = self.subspace, problem.mask is not None, problem.source.shape
         shape, size = subspace.shape(image), dimension_for(problem, subspace)
+        size = max(1, round((1 - self.dropped) * size))
         weights = subspace.project(problem.source[None] - self.centre)[0].abs()
         if self.gamma is not None:
             weights = torch.tanh(self.gamma * weights)
         weights = weights + self.floor
+        if self.dropped:
+            weights *= constant(lowest, weights, *shape[1:], self.dropped)
         # Remembering more than half of the dimensions could leave nothing orthogonal to them.
         remembered = min(self.memory, (size - 1) // 2)
         # A block is no larger than the memory, so that at most twice the memory is remembered.

@@ -330,8 +330,7 @@ class _Radius(Checked):
     inner: Estimate = field(default_factory=MonteCarlo)
     delta: Positive = 0.0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check_together(self) -> None:
         require(hasattr(self.inner, "delta"), "inner", self.inner, "an estimate that has a delta")
 
     @property

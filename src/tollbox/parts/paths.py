@@ -57,6 +57,14 @@ class Path:
         """Return the terms of T(theta), or None if only `__call__` computes the point."""
         return None
 
+    def nearness(self, theta: float) -> float:
+        """Return the distance of T(theta) from the source, as a share of some fixed length."""
+        return 1 - theta
+
+    def mirrored(self) -> Path | None:
+        """Return the same path to the other side of x - x*, if there is one."""
+        return None
+
 
 class Segment(Path):
     """The straight line from `start` to `end`; its default length is the distance of `start`."""
@@ -164,6 +172,15 @@ class Arc(Path):
         if isinstance(self.last, Tensor):
             return None
         return self.circle.at(self.first + (self.last - self.first) * theta)
+
+    def nearness(self, theta: float) -> float:
+        last = QUARTER_TURN if isinstance(self.last, Tensor) else self.last
+        return math.cos(self.first + (last - self.first) * theta)
+
+    def mirrored(self) -> Path | None:
+        if isinstance(self.last, Tensor) or self.first <= 0:
+            return None
+        return Arc(self.circle, self.start, -self.first, -self.last)
 
 
 Sweeping = Callable[[Iterate, Circle], Asking[Arc | None]]

@@ -10,16 +10,19 @@
 
    `search.part = "TenSteps"` then works in every study file. All fields have defaults, so that the
    name is enough to create the part.
-3. A field's annotation holds its range. `Checked` refuses other values.
+3. A field's annotation holds its range. `Checked` refuses other values. A value that depends on the
+   size of the image (`by_side`) is two values, and both are checked.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, TypeVar, dataclass_transform, get_origin, get_type_hints
 
+from ..core.by_side import at_side
 from ..core.validation import (
     MAX_DEPTH,
     MAX_LIMIT,
@@ -65,7 +68,13 @@ class Checked:
 
     def __post_init__(self) -> None:
         part: type = type(self)
-        check(self, **_ranges(part))
+        forms = [at_side(self, side) for side in (0, math.inf)]  # checked when they are made
+        if all(form is self for form in forms):
+            check(self, **_ranges(part))
+            self.check_together()
+
+    def check_together(self) -> None:
+        """Raise InputError if fields that are in their ranges do not fit together."""
 
 
 @dataclass_transform(frozen_default=True)

@@ -191,6 +191,38 @@ class ThetaSearch(Checked):
 
 
 @register(Search)
+class CosineSearch(Checked):
+    """SurFree's search: it halves an arc until the cosines at both ends differ by at most gamma.
+
+    Where an arc starts at a positive angle, the mirrored angle is queried as well, as long as both
+    are adversarial. If only that is, the search continues there.
+    """
+
+    gamma: InnerFraction = 0.01
+    most: Depth = 10
+    """Maximum number of halvings."""
+
+    def __call__(self, problem: Problem, path: Path, scale: float = 1.0) -> Asking[Iterate]:  # noqa: ARG002
+        low, high, found, other = 0.0, 1.0, path.start, path.mirrored()
+        for _ in range(self.most):
+            if abs(path.nearness(low) - path.nearness(high)) <= self.gamma * scale:
+                break
+            middle = (low + high) / 2
+            points = torch.stack([each(middle) for each in (path, other) if each is not None])
+            answers = yield Ask(points, phase=PHASE)
+            here, there = bool(answers.adversarial[0]), bool(answers.adversarial[1:].any())
+            if not (here or there):
+                high, other = middle, None
+                continue
+            row = 0 if here else 1
+            low, found = middle, Iterate(points[row], float(answers.distances[row]))
+            if other is not None and not here:
+                path = other
+            other = other if here and there else None
+        return found
+
+
+@register(Search)
 class AsymmetricSearch(Tolerance):
     """A search that splits 1 : c*, closer to the cheaper side, even if c* < 1 (Algorithm 1)."""
 

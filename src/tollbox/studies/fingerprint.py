@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 
 from .. import __version__
+from ..core.by_side import BySide
 from ..core.exactness import Exactness, listed
 from ..core.model import Model
 from ..core.noise import NOISE_VERSION
@@ -104,6 +105,9 @@ def settings_of(kind: str, value: Any) -> dict[str, str]:
         inside: Mapping[Any, Any] = {}
         if value is None or isinstance(value, str | int | float | tuple | frozenset):
             yield name, repr(value)
+        elif isinstance(value, BySide):
+            yield from found(name, value.large, around)
+            yield from found(f"{name} below {value.below} pixels", value.small, around)
         elif isinstance(value, torch.nn.Module):
             yield name, f"{type(value).__qualname__} {weights_digest(value)}"
         elif isinstance(value, Tensor | np.ndarray):

@@ -9,7 +9,9 @@
 1. A value has the type of its field: a float field takes whole numbers, an int field no floats.
 2. `part` starts from the defaults of the class that it names, whatever the preset has there. The
    other keys of the table change its fields after that.
-3. A value that a part refuses (in its `__post_init__`) is reported with its key.
+3. A value that depends on the size of the image (core/by_side.py) is replaced for all sizes. If it
+   is a part, and a key changes a field of it, the part for large images is changed.
+4. A value that a part refuses (in its `__post_init__`) is reported with its key.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import typing
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from ..core.by_side import BySide
 from ..core.problem import Attack
 from ..data.tables import shortened
 from ..errors import UnknownNameError
@@ -54,10 +57,14 @@ def _replaced(part: Any, changes: Mapping[str, Item]) -> Any:
     if not changes:
         return part
     kinds = _types(part)
-    values = {k: _value(kinds[k], getattr(part, k), item) for k, item in changes.items()}
+    values = {k: _value(kinds[k], _large(getattr(part, k)), item) for k, item in changes.items()}
     first = next(iter(changes.values()))
     with first.reporting({name: item.key for name, item in changes.items()}):
         return dataclasses.replace(part, **values)
+
+
+def _large(value: Any) -> Any:
+    return value.large if isinstance(value, BySide) else value
 
 
 def _value(kind: Any, current: Any, item: Item) -> Any:
