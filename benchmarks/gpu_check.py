@@ -11,7 +11,8 @@ but the one per batch (any other is an error, which ends the cell). Rule 4 also 
 watches; what it says is waited for, so there rule 7 does not hold.
 
 Also: kernels (`core/kernels.py`, `frugal/calibrated.py`) make what plain torch makes. A network
-that cannot be recorded in a CUDA graph runs without, with a warning, and no later run fails.
+that cannot be recorded in a CUDA graph runs without, with a warning, and no later run fails. A
+network runs in true float32 unless TF32 is asked for; a sampling radius that TF32 hides is told.
 
 Rule 9, with `--net`: a study in fp32 and in TF32, killed again and again with one process and with
 two, ends like the unbroken one, bit for bit if it is `exact` (`killed.py`). On a CPU that is all.
@@ -24,6 +25,7 @@ import gc
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -145,11 +147,12 @@ def rules(record: Callable[[str, bool], None], attacks: list[str]) -> None:
     record("rule 6: out of memory", all("out of memory" in r.warnings[-1] for r in results))
     record("rule 6: and none failed", results.failed == 0)
 
+    known = replace(single.model, classes=10)  # else a trial of the model would find it out
     for attack in attacks:
         torch.cuda.set_sync_debug_mode("error")
         results = tb.run(
             tb.preset(attack),
-            single.model,
+            known,
             single.images[:COUNT],
             single.labels[:COUNT],
             prices=tb.Prices(10, 1),
@@ -283,6 +286,40 @@ def graphs(record: Callable[[str, bool], None]) -> None:
         record(f"graphs: after {what}, random numbers and memory work", clean)
 
 
+def precision(record: Callable[[str, bool], None]) -> None:
+    """Float32 by default, whatever torch allows, and a warning where a radius is lost in TF32."""
+    single = tb.models.embedded(device="cuda")
+    network = single.model.network or nn.Identity()
+    common.use_tf32(True)
+    allowed: set[tuple[bool, bool]] = set()
+
+    def seen(*_: Any) -> None:
+        allowed.add((torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32))
+
+    def outcome(
+        model: tb.models.Model, attack: str = "hsja", delta: float = 1e-3
+    ) -> tuple[list[Any], set[tuple[str, ...]]]:
+        changed = common.with_delta(tb.preset(attack), delta)
+        images, labels = single.images[:COUNT], single.labels[:COUNT]
+        results = tb.run(changed, model, images, labels, budget=200)
+        return table(results), {result.resolution.warnings for result in results}
+
+    hook = network.register_forward_pre_hook(seen)
+    plain, none = outcome(tb.models.from_torch(network, device="cuda"))
+    record("precision: float32 by default, though torch allows TF32", allowed == {(False, False)})
+    record("precision: float32 resolves what is sampled", none == {()})
+    hook.remove()
+    exact, _ = outcome(tb.models.from_torch(network, device="cuda", tf32=False))
+    record("precision: the default is tf32=False, bit for bit", plain == exact)
+    rounded = tb.models.from_torch(network, device="cuda", tf32=True)
+    function = tb.models.from_callable(lambda x: network(x).argmax(1), device="cuda")
+    for what, model in (("TF32", rounded), ("a function in TF32", function)):
+        record(f"precision: {what}, a radius that is lost is told", outcome(model)[1] != {()})
+        record(f"precision: {what}, a wide one is not", outcome(model, delta=0.1)[1] == {()})
+        record(f"precision: {what}, frugal does not warn", outcome(model, "frugal")[1] == {()})
+    common.use_tf32(False)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--device", default="cuda")
@@ -301,6 +338,7 @@ def main() -> int:
     if args.device != "cpu" and attacks:
         kernels(record)
         graphs(record)
+        precision(record)
         rules(record, attacks)
         watched(record, attacks)
     if args.net is not None:

@@ -102,10 +102,6 @@ def distance(result: tb.Result, cost: float) -> float:
     return result.distance_at(cost)
 
 
-def warned(result: tb.Result) -> bool:
-    return any("resolve" in warning for warning in result.warnings)
-
-
 def waited(model: tb.models.Model) -> None:
     if model.device.type == "cuda":
         torch.cuda.synchronize()
@@ -155,7 +151,11 @@ def main() -> None:
         for number, name in enumerate(args.attacks):
             count = len(pictures)
             found = results[number * count : (number + 1) * count]
-            row[name] = {"warned": sum(map(warned, found))}
+            unresolved = [one.resolution for one in found if one.resolution.warnings]
+            row[name] = {"warned": len(unresolved)}
+            if unresolved:
+                middle = sorted(each.smallest / each.value for each in unresolved)
+                row[name]["too_small_by"] = common.short(middle[len(middle) // 2])
             for cost in (args.budget / 4, args.budget / 2, args.budget):
                 values = np.array([distance(result, cost) for result in found])
                 ratio = paired.ratio(values, base.setdefault((name, cost), values))
@@ -166,7 +166,7 @@ def main() -> None:
             row[name]["misclassified"] = int((values == 0).sum())
             print(
                 f"{way}, {name}: median {paired.told(paired.median(values))}, to fp32 {ratio}, "
-                f"warned {row[name]['warned']}/{count}"
+                f"warned {row[name]['warned']}/{count} {row[name].get('too_small_by', '')}"
             )
         print(
             f"{way}: raw {row['raw']} images/s, {row['queries_per_second']} queries/s", flush=True

@@ -41,7 +41,7 @@ from ..core.ask import Ask, Asking, Iterate, Until, at_once, together
 from ..core.problem import Problem, Sampled
 from ..core.stop import Stop
 from ..core.validation import number
-from ..parts.estimates import FLAGGED_RAY_FACTOR, PHASE, largest_distance
+from ..parts.estimates import FLAGGED_RAY_FACTOR, PHASE, typical_distance
 from ..parts.rays import FARTHEST, in_phase, search_around, search_inward, search_window
 from ..parts.registry import Count, Depth, Limit, Positive
 from ..parts.starts import tolerance_of
@@ -74,8 +74,7 @@ class RayDescent(FromBoundary):
     iterations: Limit = 10_000
 
     def finest(self, problem: Problem) -> Sampled:
-        """Return what it samples at first and far away: beta and the distance only shrink."""
-        radius = self.beta * largest_distance(problem)
+        radius = self.beta * typical_distance(problem)
         return Sampled("beta", self.beta, radius, drawing_for(problem, Full()))
 
     def projection(self, problem: Problem) -> Project:

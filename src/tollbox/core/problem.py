@@ -153,7 +153,7 @@ class Problem:
 
 
 class Sampled(NamedTuple):
-    """The radius at which an attack samples answers, or the largest one if it shrinks."""
+    """The radius at which an attack samples answers, or a typical one if it changes."""
 
     setting: str
     """Name of the setting that determines the radius."""

@@ -24,7 +24,7 @@ only if the precision is unknown, and c and c' may be so far apart that the resp
    function of the points as sent, with random weights from the directions of the attack.
 4. What is found depends on the image and the model only (rule 4 of the design).
 5. Nothing is sent if the precision settles it: float64, or float32 without rounding and a radius of
-   at least 1e-3, where rounding is 8192 times finer than in TF32.
+   at least 1e-4, where rounding is 8192 times finer than in TF32.
 6. The check warns only if a larger radius is resolved. A model for which none is (because it fails,
    answers at random, or gives one label to all) is "not checked".
 """
@@ -50,7 +50,7 @@ from .sender import Sender
 GREYER = 0.05
 COARSE_BITS, FINE_BITS = 8, 10
 """Bits of the assumed grid: for bfloat16 and for models of unknown precision, and for others."""
-SETTLED_RADIUS = 1e-3
+SETTLED_RADIUS = 1e-4
 STEPS = 1, 2, 5
 """Values tried for the smallest setting that is resolved, times powers of 10."""
 UNCORRELATED = 0.2113
@@ -75,17 +75,17 @@ class ResolutionCheck:
         """What was found, for other attacks on the same image with the same directions."""
 
     def __call__(self, problem: Problem, attack: Attack) -> Resolution:
+        find = getattr(attack, "finest", None)
+        sampled = None if find is None else find(problem)
+        if sampled is None:
+            return Resolution(Found.NO_RADIUS)
         try:
-            find = getattr(attack, "finest", None)
-            sampled = None if find is None else find(problem)
-            if sampled is None:
-                return Resolution(Found.NO_RADIUS)
             key = problem.content, problem.label, sampled[:3], sampled.drawing.kind
             found = self._known.get(key) or self._checked(problem, sampled)
             if sampled.drawing.kind is not None and problem.mask is None:
                 self._known[key] = found
             return found
-        except (Exception, SystemExit):  # from the attack or the model, which report it themselves
+        except (Exception, SystemExit):  # from the model; the attack's own queries report it
             return Resolution()
 
     def _checked(self, problem: Problem, sampled: Sampled) -> Resolution:

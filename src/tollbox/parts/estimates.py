@@ -343,10 +343,9 @@ class _Radius(Checked):
     def finest(self, problem: Problem) -> Sampled | None:
         find = getattr(self.inner, "finest", None)
         sampled = None if find is None else find(problem)
-        return sampled and sampled._replace(value=self.delta, radius=self._widest(problem))
+        return sampled and sampled._replace(value=self.delta, radius=self._typical(problem))
 
-    def _widest(self, problem: Problem) -> float:  # noqa: ARG002
-        """Return the radius at which estimates start, or the largest one if it only shrinks."""
+    def _typical(self, problem: Problem) -> float:  # noqa: ARG002
         return self.delta
 
     def _at_radius(self, problem: Problem, delta: float) -> Estimator:
@@ -354,9 +353,10 @@ class _Radius(Checked):
         return replace(inner, delta=delta).begin(problem)  # type: ignore[no-any-return]
 
 
-def largest_distance(problem: Problem) -> float:
-    """Return the distance of an image in which every value has moved by half of its range."""
-    return 0.5 * (math.sqrt(problem.dimension) if problem.norm is Metric.L2 else 1.0)
+def typical_distance(problem: Problem) -> float:
+    """Return the distance of an image in which every value has moved by a hundredth of its range,
+    which is about what attacks reach. A radius that is a share of the distance is checked there."""
+    return 0.01 * (math.sqrt(problem.dimension) if problem.norm is Metric.L2 else 1.0)
 
 
 def _resolved(problem: Problem, delta: float) -> float:
@@ -371,9 +371,9 @@ class RelativeRadius(_Radius):
     delta: Positive = 0.01
     power: Power = 0.0
 
-    def _widest(self, problem: Problem) -> float:
-        distance = self.delta * largest_distance(problem) / problem.dimension**self.power
-        return _resolved(problem, distance)
+    def _typical(self, problem: Problem) -> float:
+        delta = self.delta * typical_distance(problem) / problem.dimension**self.power
+        return _resolved(problem, delta)
 
     def begin(self, problem: Problem) -> Estimator:
         def estimate(t: int, iterate: Iterate, queries: int) -> Asking[Tensor | None]:
