@@ -48,13 +48,13 @@ DELTAS = {"cgba-original": 0.0025, "geoda-original": 0.0025, "stealthy-geoda": 0
 
 def in_whole_space(part: Any) -> Any:
     """A part, and all parts in it, with the whole space for a subspace."""
-    if not is_dataclass(part):
+    if not is_dataclass(part) or isinstance(part, type):
         return part
     values = {each.name: in_whole_space(getattr(part, each.name)) for each in fields(part)}
     if "subspace" in values:
         waves = isinstance(part, SingleWaves | TernarySpectrum)
         values["subspace"] = Dct(1) if waves else Full()
-    return type(part)(**values)  # type: ignore[operator]
+    return replace(part, **values)
 
 
 def large(name: str) -> Any:

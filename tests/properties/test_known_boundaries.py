@@ -29,6 +29,7 @@ from driver import drive
 
 import tollbox as tb
 from tollbox import testing
+from tollbox.core.by_side import at_side
 from tollbox.core.metric import Metric
 from tollbox.core.stop import Stop
 from tollbox.parts.priors import BRIGHTNESS, Spectrum
@@ -257,6 +258,11 @@ def pooled(result):
     return low / asked, notes[-1]["planned_share"]
 
 
+def low(preset):
+    """A preset with its settings for large images: the normals here have low frequencies."""
+    return at_side(tb.preset(preset), 224)
+
+
 def presets_at(name, ratio):
     """Those that are run on a boundary at a price."""
     made = tb.presets(KNOWN[name].norm)
@@ -267,7 +273,7 @@ def presets_at(name, ratio):
 @pytest.mark.parametrize("name", KNOWN)
 def test_within_a_quarter_of_the_optimum_or_the_reason(name, ratio):
     misses = misses_of(name, ratio)
-    attacks = {preset: tb.preset(preset) for preset in presets_at(name, ratio)}
+    attacks = {preset: low(preset) for preset in presets_at(name, ratio)}
     results = runs(KNOWN[name], attacks, ratio, BUDGET)
     assert sorted(results) == sorted(attacks)
     found = distances(KNOWN[name], results)
@@ -318,7 +324,7 @@ FITTING = 1.0
 
 def fitting(preset):
     """The preset with the rate `FITTING`."""
-    attack = tb.preset(preset)
+    attack = low(preset)
     return replace(attack, estimate=replace(attack.estimate, m=FITTING))
 
 
@@ -361,7 +367,7 @@ def test_agrest_has_as_many_flagged_answers_as_the_closed_form_says(preset):
 @pytest.mark.parametrize("boundary", testing.boundaries()[:-1], ids=lambda b: b.name)
 def test_hsja_draws_in_the_whole_space_and_needs_no_smooth_boundary(boundary, ratio, budget):
     names = PLAIN if ratio > 1 else ["hsja", "hsja+agrest"]  # no overshoot at c* = 1
-    found = reached(boundary, {name: tb.preset(name) for name in names}, ratio, budget)
+    found = reached(boundary, {name: low(name) for name in names}, ratio, budget)
     assert complaints(found, {}) == []
 
 
@@ -393,7 +399,7 @@ def test_nothing_but_the_subspace_keeps_an_attack_from_any_other_boundary(name):
     names = ["surfree", "surfree-original", "geoda", "geoda+agrest"]
     names += ["cgba", "cgba+agrest", "cgba-original"]
     misses = WHITE_MISSES.get(name, {})
-    attacks = {preset: whole(tb.preset(preset)) for preset in names}
+    attacks = {preset: whole(low(preset)) for preset in names}
     found = reached(WHITE[name], attacks, 1, BUDGET)
     assert not [preset for preset in misses if found[preset] <= NEAR]  # off the list with it
     assert complaints(found, misses) == []
@@ -410,7 +416,7 @@ def test_in_a_subspace_an_attack_reaches_what_the_subspace_allows_and_no_more(
     nothing clips). In it the nearest point of a plane at distance r is at r / |P_V n|: with a
     normal of all frequencies about 4 times as far. It comes within 1.25 of that."""
     boundary = testing.half_space(0.2)
-    attack = tb.preset(preset)
+    attack = low(preset)
     space = attack.directions.subspace if preset == "surfree" else attack.estimate.subspace
     problem = tb.attack.Problem(boundary.source, 0)
     begun = drive(
@@ -498,7 +504,7 @@ def test_agrest_loses_its_flagged_answers_and_refusing_them_ends_it(preset):
     run ends as NO_INFORMATION at about 3.3 times the optimum (start: about 9). The plain presets
     reach 1.05 at the same cost."""
     boundary = testing.half_space()
-    attack = tb.preset(preset)
+    attack = low(preset)
     [result] = tb.run(
         replace(attack, estimate=replace(attack.estimate, refuse_one_sided=True)),
         boundary.model(),
@@ -528,7 +534,7 @@ def test_without_a_start_there_is_no_distance():
             name=name,
             norm=attack.metrics[0],
         )
-        for name, attack in ((name, tb.preset(name)) for name in tb.presets())
+        for name, attack in ((name, low(name)) for name in tb.presets())
     ]
     for cell, result in zip(cells, tb.attack.run_cells(cells, boundary.model()), strict=True):
         assert result.stop is Stop.NO_START, cell.name
@@ -603,7 +609,7 @@ def test_the_suite_finds_an_attack_that_breaks_the_rules():
 def with_seed(name, ratio, seed):
     """What every preset reaches with a seed, to be written down."""
     torch.set_num_threads(1)
-    attacks = {preset: tb.preset(preset) for preset in presets_at(name, ratio)}
+    attacks = {preset: low(preset) for preset in presets_at(name, ratio)}
     results = runs(KNOWN[name], attacks, ratio, BUDGET, seed)
     print(f"{case(name, ratio)}, seed {seed}", flush=True)
     return {preset: round(found, 3) for preset, found in distances(KNOWN[name], results).items()}

@@ -11,6 +11,7 @@ from driver import drive
 import tollbox as tb
 from tollbox import testing
 from tollbox.core.ask import at_once
+from tollbox.core.by_side import at_side
 from tollbox.core.stop import Stop
 from tollbox.errors import InputError
 from tollbox.parts.paths import Segment
@@ -282,7 +283,7 @@ def test_a_targeted_run_reaches_the_class_it_is_meant_for(preset, target, ratio)
     given = towards(boundary, 4, float(target - 1))
     prices = tb.Prices(ratio, 1)
     cell = tb.attack.Cell(
-        tb.preset(preset),
+        at_side(tb.preset(preset), 224),  # low frequencies, in which the third class is met
         boundary.source,
         0,
         prices,
