@@ -1,0 +1,148 @@
+"""Our presets beside the published reference implementations: same network, images and queries.
+
+    python benchmarks/references.py --code DIR --out benchmarks/results/references-resnet20.json
+    python benchmarks/references.py --code DIR --net resnet50 --device cuda --only ttba cgba
+
+DIR holds your checkouts of the references, one folder each, with the repository's name (RayS,
+attackbox, QEBA, qFool, TA, TtBA, CGBA, SurFree, SeRI, realistic-adv-examples). Nothing of them is
+in this repository. A reference that is absent is skipped. `references_side.py` has the settings.
+
+1. c* = 1, and each side starts as its authors do. Every query counts, except the clean image.
+2. A distance is that of the best adversarial image in [0,1] that was sent by the mark, whatever the
+   reference reports: l2, or l-infinity for RayS. The stealthy attacks have flagged answers as
+   marks.
+3. Printed: the geometric mean of the paired ratios, ours over theirs, with a 95 % bootstrap
+   interval over images, for the images on which both have found a point by then.
+4. If the file of `--out` exists, the entries of other presets stay, provided that it has the same
+   settings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import multiprocessing
+import os
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import authors
+import common
+import merged
+import numpy as np
+import paired
+from references_side import REFERENCES, Outcome, run_reference
+
+import tollbox as tb
+
+QUERIES = (200, 500, 1000, 2000)
+FLAGGED = (20, 50, 100, 200)
+MOST = 500
+"""Queries per flagged answer, at most, of our stealthy runs."""
+
+
+def theirs(preset: str, loaded: common.Loaded, args: argparse.Namespace) -> Outcome:
+    """Run the reference in a process of its own."""
+    job = (preset, args.code, args.net, args.device, loaded.images, loaded.labels, args.seed)
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, spawn) as pool:
+        return pool.submit(run_reference, *job, marks_of(preset, args)).result()
+
+
+def ours(preset: str, loaded: common.Loaded, args: argparse.Namespace) -> Outcome:
+    """Run the preset on all images at once."""
+    marks, flagged = marks_of(preset, args), REFERENCES[preset].by_flagged
+    last = marks[-1]
+    limits = tb.Limits(math.inf, last * MOST, last) if flagged else tb.Limits(last)
+    norm = "linf" if REFERENCES[preset].linf else "l2"
+    cells = loaded.cells(tb.preset(preset), budget=last, seed=args.seed, norm=norm)
+    began = time.monotonic()
+    limited = [replace(cell, limits=limits) for cell in cells]
+    results = common.run_cells(preset, limited, loaded.model, args)
+    seconds, by = time.monotonic() - began, "source" if flagged else "cost"
+    at = {mark: [result.distance_at(mark, by) for result in results] for mark in marks}
+    return Outcome(at, seconds, [result.failure for result in results if result.stop.failed])
+
+
+def marks_of(preset: str, args: argparse.Namespace) -> tuple[int, ...]:
+    return tuple(args.flagged if REFERENCES[preset].by_flagged else args.queries)
+
+
+def entry_of(preset: str, one: Outcome, other: Outcome, commit: str) -> dict[str, Any]:
+    """Return the comparison of ours with theirs, for JSON."""
+    reference = REFERENCES[preset]
+    found: dict[str, Any] = {"preset": preset, "reference": reference.repository, "commit": commit}
+    found |= {"marks": "flagged" if reference.by_flagged else "queries", "ratio": {}, "median": {}}
+    found["pairs"] = {}
+    for mark, distances in one.at.items():
+        values, base = np.array(distances), np.array(other.at[mark])
+        found["ratio"][mark] = [common.short(v, 4) for v in paired.each(values, base)]
+        found["median"][mark] = [common.short(paired.median(v), 4) for v in (values, base)]
+        found["pairs"][mark] = int((np.isfinite(values) & np.isfinite(base)).sum())
+    found["seconds"] = [round(side.seconds) for side in (one, other)]
+    found["failed"] = [len(side.failed) for side in (one, other)]
+    return found
+
+
+def shown(entry: dict[str, Any]) -> list[str]:
+    """Return the line of a table."""
+    ratios = [
+        str(paired.Ratio(*(math.nan if v is None else v for v in ratio)))
+        for ratio in entry["ratio"].values()
+    ]
+    marks = f"{'/'.join(str(mark) for mark in entry['ratio'])} {entry['marks']}"
+    pairs = "/".join(str(count) for count in entry["pairs"].values())
+    return [entry["preset"], entry["reference"], marks, *ratios, pairs]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=(__doc__ or "").splitlines()[0], parents=[common.options()]
+    )
+    parser.add_argument("--code", type=Path, required=True, help="the folder of the checkouts")
+    parser.add_argument("--only", nargs="+", choices=list(REFERENCES), default=list(REFERENCES))
+    parser.add_argument("--queries", nargs="+", type=int, default=QUERIES, help="marks")
+    parser.add_argument("--flagged", nargs="+", type=int, default=FLAGGED, help="their marks")
+    parser.add_argument("--commits", type=Path, help="lines of a folder and its commit")
+    parser.set_defaults(images=20)
+    args = parser.parse_args()
+    if common.SIZES[args.net] % 3:
+        parser.error(f"--net {args.net}: the references need images of three colours")
+    if args.device == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # they take a GPU that is there
+    common.use_tf32(False)
+    loaded = common.load(args.net, args.device, args.images, args.compile)
+    settings = {"net": args.net, "seed": args.seed, "images": loaded.hashes}
+    before: dict[str, Any] = {"settings": settings, "entries": [], "runs": []}
+    if args.out and args.out.exists():
+        before = json.loads(args.out.read_text())
+        if before["settings"] != settings:
+            sys.exit(f"--out {args.out} has other settings or images: give another file.")
+    commits = dict(line.split() for line in args.commits.open()) if args.commits else {}
+    entries = {entry["preset"]: entry for entry in before["entries"]}
+    runs = [*before["runs"], common.provenance(args.device)]
+    for preset in args.only:
+        reference = REFERENCES[preset]
+        folder = args.code / reference.folder
+        if not folder.is_dir():
+            print(f"{preset} is skipped: there is no {folder}; clone {reference.repository} there.")
+            continue
+        known = authors.revision(folder) if (folder / ".git").exists() else "unknown"
+        other = theirs(preset, loaded, args)
+        print(f"{reference.repository}: {other.seconds:.0f} s", *other.failed[:1], flush=True)
+        one = ours(preset, loaded, args)
+        entries[preset] = entry_of(preset, one, other, commits.get(folder.name, known))
+        print(merged.line(shown(entries[preset])), flush=True)
+        kept = [entries[name] for name in REFERENCES if name in entries]
+        common.write(args.out, {"settings": settings, "runs": runs, "entries": kept})
+    head = ["preset", "reference", "marks", *("ratio" for _ in QUERIES), "pairs"]
+    print(merged.grid(head, [shown(entries[name]) for name in args.only if name in entries]))
+
+
+if __name__ == "__main__":
+    main()

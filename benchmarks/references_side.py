@@ -1,0 +1,455 @@
+"""The reference side of `references.py`: published attacks as their authors' code runs them.
+
+Each reference runs in a process of its own and is imported from the user's checkout. Nothing in it
+is changed, with these exceptions:
+
+1. Packages that only plot, load data or build networks are empty stand-ins. Three functions of
+   other packages have small stand-ins: torch_dct, skimage's resize and Foolbox's blended noise.
+2. `.cuda()` moves a tensor to the device of the run.
+3. Settings are those of the authors for the size of the image; each function below names them.
+   Limits on queries and iterations are lifted: the run stops at the last mark.
+4. `Network` answers for the pixels clipped to [0,1] and counts them. The clean image is free, as it
+   is for tollbox.
+5. The stealthy attacks compute whole batches and charge up to the first flagged answer. Their own
+   counter decides what was sent, and distances are marked by flagged answers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import importlib.abc
+import importlib.machinery
+import json
+import math
+import os
+import random
+import runpy
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from peers import Normalised, Spent, quiet
+from scipy import fft, ndimage
+from torch import Tensor, nn
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""Normalisation of the pixels that some references work in."""
+UNLIMITED = 10**9
+SMALL = 224
+"""Images with a side below this are small."""
+SAME = 1e-6
+"""A point with no pixel farther than this from the clean image is the clean image."""
+EMPTY = ("eagerpy", "foolbox", "matplotlib", "pandas", "pytorch_lightning", "requests", "skimage")
+EMPTY += ("sklearn", "torch_dct", "torchmetrics", "torchvision", "tqdm", "transformers")
+
+
+class Network(nn.Module):
+    """The network for one run: it counts its rows and keeps the best distances."""
+
+    def __init__(
+        self, network: nn.Module, source: Tensor, label: int, last: int, norm: float
+    ) -> None:
+        super().__init__()
+        self.network, self.source, self.label = network, source, label
+        self.last, self.norm = last, norm
+        self.normalised = False
+        """Whether rows arrive normalised by `MEAN` and `STD`."""
+        self.blank_is_free = False
+        """Whether a black image is padding."""
+        self.count = 0
+        self.found: list[tuple[int, float]] = []
+        """(count, distance) of each point closer than all before; it counts from that mark."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        points = rows.detach().to(self.source.device, torch.float32)
+        if self.normalised:
+            points = points * column(STD, points) + column(MEAN, points)
+        points = points.clamp(0, 1)
+        with torch.no_grad():
+            logits: Tensor = self.network(points)
+        moved = (points - self.source).flatten(1)
+        sent = moved.abs().amax(1) > SAME
+        if self.blank_is_free:
+            sent &= points.flatten(1).amax(1) > 0
+        apart = torch.linalg.vector_norm(moved.double(), self.norm, dim=1)
+        apart = torch.where(logits.argmax(1) != self.label, apart, math.inf)
+        for distance in apart[sent].tolist():
+            self.count += 1
+            self.note(self.count, distance)
+        if self.count >= self.last:
+            raise Spent
+        return logits.to(rows.device)
+
+    def note(self, mark: int, distance: float) -> None:
+        if distance < self.at(math.inf):
+            self.found.append((mark, distance))
+
+    def at(self, mark: float) -> float:
+        """Return the best distance at this mark."""
+        return min((d for first, d in self.found if first <= mark), default=math.inf)
+
+
+class Run(NamedTuple):
+    """One run of a reference on one image."""
+
+    code: Path
+    network: Network
+    image: Tensor
+    """A batch of one."""
+    label: Tensor
+    seed: int
+
+    @property
+    def small(self) -> bool:
+        return self.image.shape[-1] < SMALL
+
+    def normalised(self, pixels: Tensor) -> Tensor:
+        """Return normalised pixels; the network then expects such rows."""
+        self.network.normalised = True
+        return (pixels - column(MEAN, pixels)) / column(STD, pixels)
+
+
+def column(values: tuple[float, ...], like: Tensor) -> Tensor:
+    return torch.tensor(values, device=like.device).view(-1, 1, 1)
+
+
+class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds the packages of `EMPTY`, installed or not; everything in them is an empty class."""
+
+    def find_spec(self, name: str, *_: Any) -> importlib.machinery.ModuleSpec | None:
+        known = name.split(".")[0] in EMPTY
+        return importlib.machinery.ModuleSpec(name, self, is_package=True) if known else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__getattr__ = lambda name: type(name, (), {})  # type: ignore[method-assign]
+
+
+def stand_in(name: str, **members: Any) -> None:
+    vars(importlib.import_module(name)).update(members)
+
+
+class LpDistance:
+    """Foolbox's distance."""
+
+    def __init__(self, p: float) -> None:
+        self.p = p
+
+    def __call__(self, one: Tensor, other: Tensor) -> Tensor:
+        return torch.linalg.vector_norm((other - one).flatten(1), self.p, dim=-1)
+
+
+class BlendedNoise:
+    """Foolbox's start: uniform noise, blended with the image in steps until it is adversarial."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+
+    def run(self, model: nn.Module, image: Tensor, labels: Tensor, early_stop: Any) -> Tensor:
+        noise = torch.rand_like(image)
+        while (model(noise).argmax(1) == labels).any():
+            noise = torch.rand_like(image)
+        for share in np.linspace(0, 1, self.steps + 1).tolist():
+            blended = (1 - share) * image + share * noise
+            if (model(blended).argmax(1) != labels).all():
+                break
+        return blended
+
+
+def dct(transform: Callable[..., Any]) -> Callable[..., Tensor]:
+    """Return torch_dct's transform of the last two axes, in SciPy's scaling."""
+    return lambda x, norm=None: torch.from_numpy(
+        transform(x.cpu().numpy(), axes=(-2, -1), norm=norm)
+    ).to(x.device)
+
+
+def resized(image: Any, shape: tuple[int, ...]) -> Any:
+    """Return skimage's `transform.resize` to a larger shape."""
+    zoom = [new / old for new, old in zip(shape, image.shape, strict=True)]
+    return ndimage.zoom(image, zoom, order=1, mode="mirror", grid_mode=True)
+
+
+# -- references -----------------------------------------------------------------------------------
+
+
+def module(run: Run, name: str, folder: str = "") -> Any:
+    sys.path.insert(0, str(run.code / folder))
+    return importlib.import_module(name)
+
+
+def ttba(run: Run) -> None:
+    """Defaults of `Attacker`; below 224 pixels it samples the full space."""
+    model = module(run, "general_torch_model").GeneralTorchModel(run.network)
+    args = argparse.Namespace(budget=10_000, epsilon=0, early=0)
+    settings = {"iteration": UNLIMITED}
+    module(run, "TtBA").Attacker(args, model, run.image, 0, "TtBA", **settings).attack()
+
+
+def cgba_of_seri(run: Run, share: float = 1.0) -> Any:
+    """Defaults of `Attacker`; below 224 pixels it samples the full space."""
+    budget = int(share * run.network.last)
+    args = argparse.Namespace(budget=budget, budget2=UNLIMITED, epsilon=0, early=0, targeted=0)
+    vars(args).update(initSign=1, RGB_mod=0, RGB="RGB", k1=0.2, k2=1.8, dataset="")
+    model = module(run, "general_torch_model").GeneralTorchModel(run.network, args)
+    base = module(run, "CGBA").Attacker(args, model, run.image, 0, iteration=UNLIMITED)
+    base.attack()
+    return base
+
+
+def seri(run: Run) -> None:
+    """Defaults of `main.py`: four fifths of the queries are CGBA's, the last fifth is SeRI's."""
+    base = cgba_of_seri(run, share=0.8)
+    attacker = module(run, "SeRI").Attacker
+    attacker(base.args, base.model, run.image, 0, run.label, None, None, base).attack()
+
+
+def cgba(run: Run, method: str = "CGBA") -> None:
+    """Settings of `Non_targeted_attack.py`, for ImageNet; there are none for small images."""
+    bounds = [run.normalised(torch.full_like(run.image, value)) for value in (0, 1)]
+    image = run.normalised(run.image)
+    settings = {"dim_reduc_factor": 4, "attack_method": method, "iteration": UNLIMITED}
+    attack = module(run, "proposed_attack").Proposed_attack
+    attack(run.network, image, MEAN, STD, *bounds, **settings).Attack()
+
+
+def cgba_h(run: Run) -> None:
+    cgba(run, "CGBA_H")
+
+
+def surfree(run: Run) -> None:
+    """Settings of `config_example.json`; one for all sizes."""
+    run.network.blank_is_free = True
+    config = json.loads((run.code / "config_example.json").read_text())
+    settings = config["init"] | {"steps": UNLIMITED, "max_queries": UNLIMITED}
+    module(run, "surfree").SurFree(**settings)(run.network, run.image, run.label, **config["run"])
+
+
+def qeba(run: Run) -> None:
+    """Settings of `main_pytorch.py` with the resizing generator, for CIFAR and for ImageNet.
+
+    The true gradient, which they log, is replaced; the attack does not use it.
+    """
+    stand_in("skimage.transform", resize=resized)
+    folder = run.code / "foolbox-based" / "foolbox"
+    for name in ("", ".attacks", ".models"):  # their package, without what its __init__ imports
+        stand_in(f"foolbox{name}", __path__=[str(folder / name[1:])])
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, StandIns)]
+    generator = module(run, "resize_generator", "foolbox-based").ResizeGenerator
+    model = module(run, "foolbox.models.pytorch").PyTorchModel(run.network, (0, 1), 1000)
+    model.num_classes = lambda: model.forward(run.image.cpu().numpy()).shape[1]
+    model.gradient_one = lambda x, label: np.ones_like(x)
+    criterion = module(run, "foolbox.criteria").Misclassification()
+    criterion.target_class = lambda: 0
+    attack = module(run, "foolbox.attacks.bapp_custom").BAPP_custom(model, criterion)
+    queries = 30 if run.small else 100
+    attack(
+        run.image[0].cpu().numpy(),
+        run.label.item(),
+        iterations=UNLIMITED,
+        stepsize_search="geometric_progression",
+        initial_num_evals=queries,
+        max_num_evals=queries,
+        internal_dtype=np.float32,
+        rv_generator=generator(factor=2.0 if run.small else 4.0),
+        atk_level=999,
+        batch_size=16,
+        plot_adv=False,
+    )
+
+
+def qfool(run: Run) -> None:
+    """Settings of Figure 3 in `main.py`; for small images, defaults of `qFool`: the full space."""
+    os.chdir(run.code / "src")
+    attack = module(run, "qfool", "src").qFool
+    attack.transform_input = lambda _, image: run.normalised(image)
+    attack.bounds = lambda self: [
+        self.transform_input(torch.full_like(self.image, value)) for value in (0, 1)
+    ]
+    chosen = {} if run.small else {"init_estimation": 340, "subspacedim": 75}
+    image = run.image[0].cpu()
+    attack(image, run.network, image.device, max_queries=UNLIMITED, **chosen).run()
+
+
+def rays(run: Run) -> None:
+    """Defaults of `RayS`, without early stopping."""
+    model = module(run, "general_torch_model").GeneralTorchModel(run.network)
+    attack = module(run, "RayS_Single").RayS(model, early_stopping=False)
+    attack(run.image, run.label, query_limit=UNLIMITED, seed=run.seed)
+
+
+def opt(run: Run, name: str = "OPT_attack", attack: str = "OPT_attack") -> None:
+    """Defaults of the attack."""
+    model = module(run, "models").PytorchModel(run.network, [0, 1], 1000)
+    found = getattr(module(run, name, "attack"), attack)(model)
+    found.attack_untargeted(run.image, run.label, query_limit=UNLIMITED)
+
+
+def sign_opt(run: Run) -> None:
+    opt(run, "Sign_OPT", "OPT_attack_sign_SGD")
+
+
+def tria(run: Run) -> None:
+    """Defaults of `TA.py`; the side of its images is that of ours."""
+    stand_in("torch_dct", dct_2d=dct(fft.dctn), idct_2d=dct(fft.idctn))
+    stand_in("foolbox.attacks.base", get_criterion=lambda labels: labels)
+    name = "foolbox.attacks.blended_noise"
+    stand_in(name, LinearSearchBlendedUniformNoiseAttack=BlendedNoise)
+    sys.argv = ["TA.py"]
+    args = module(run, "TA").get_args()
+    args.side_length, args.max_queries = run.image.shape[-1], UNLIMITED
+    module(run, "attack_mask").TA(run.network, run.image.device).attack(args, run.image, run.label)
+
+
+class Given(Exception):
+    """The options of a command."""
+
+
+class Counter(NamedTuple):
+    """The stealthy attacks' account. Each increase returns another one, which they may discard."""
+
+    network: Network
+    flagged: int = 0
+    found: tuple[tuple[int, float], ...] = ()
+    total_queries: int = 0
+    total_unsafe_queries: int = 0
+
+    def increase(self, _: Any, safe: Tensor, distance: Tensor, **__: Any) -> Counter:
+        self.network.found = list(self.found)
+        if self.flagged >= self.network.last:
+            raise Spent
+        flagged, found = self.flagged, list(self.found)
+        for is_safe, apart in zip(safe.tolist(), distance.flatten().tolist(), strict=True):
+            flagged += not is_safe
+            if is_safe and (not found or apart < found[-1][1]):
+                found.append((flagged + 1, apart))  # sent only if one more may be flagged
+        return Counter(self.network, flagged, tuple(found))
+
+    def is_out_of_queries(self) -> bool:
+        return False
+
+
+def stealthy(*options: str) -> Callable[[Run], None]:
+    """Options of the README's commands; the attack is what `main.py` would run with them."""
+
+    def attack(run: Run) -> None:
+        stand_in("torch_dct", dct_2d=dct(fft.dctn))
+        norms = {"LpDistance": LpDistance, "l2": LpDistance(2), "linf": LpDistance(math.inf)}
+        stand_in("foolbox.distances", **norms)
+        setup = module(run, "src.setup")
+
+        def given(args: argparse.Namespace, _: Any) -> None:
+            raise Given(args)
+
+        setup.setup_model_and_data = given
+        limits = ["--max-queries", str(UNLIMITED), "--max-unsafe-queries", str(UNLIMITED)]
+        sys.argv = ["main.py", "--early", "0", *limits, *options]
+        try:
+            runpy.run_path(str(run.code / "main.py"), run_name="__main__")
+        except Given as caught:
+            made = setup.setup_attack(caught.args[0])
+        made._make_queries_counter = lambda: Counter(run.network)
+        clipped = nn.Sequential(nn.Hardtanh(0, 1), run.network.network)
+        model = module(run, "src.model_wrappers").TorchModelWrapper(clipped)
+        _, counter, *_ = made(model, run.image, run.label)
+        run.network.found = list(counter.found)
+
+    return attack
+
+
+class Reference(NamedTuple):
+    """A published implementation."""
+
+    repository: str
+    """Its name on GitHub; the checkout has the name behind the slash."""
+    run: Callable[[Run], None]
+    linf: bool = False
+    by_flagged: bool = False
+
+    @property
+    def folder(self) -> str:
+        return self.repository.split("/")[1]
+
+
+EGGS = "ethz-spylab/realistic-adv-examples"
+LINE = ("--search", "line", "--opt-n-searches", "2", "--opt-beta", "0.01", "--norm", "l2")
+REFERENCES = {
+    "ttba": Reference("BUPTAIOC/TtBA", ttba),
+    "cgba": Reference("BUPTAIOC/SeRI", cgba_of_seri),
+    "cgba+seri": Reference("BUPTAIOC/SeRI", seri),
+    "cgba-original": Reference("Farhamdur/CGBA", cgba),
+    "cgba-h": Reference("Farhamdur/CGBA", cgba_h),
+    "surfree-original": Reference("t-maho/SurFree", surfree),
+    "qeba": Reference("AI-secure/QEBA", qeba),
+    "qfool": Reference("ShahryarBQ/qFool", qfool),
+    "rays": Reference("uclaml/RayS", rays, linf=True),
+    "opt": Reference("cmhcbb/attackbox", opt),
+    "sign-opt": Reference("cmhcbb/attackbox", sign_opt),
+    "tria": Reference("xiaosen-wang/TA", tria),
+    "stealthy-opt": Reference(EGGS, stealthy("--attack", "opt", *LINE), by_flagged=True),
+    "stealthy-sign-opt": Reference(EGGS, stealthy("--attack", "sign_opt", *LINE), by_flagged=True),
+    "stealthy-rays": Reference(
+        EGGS,
+        stealthy("--attack", "rays", "--search", "line", "--line-search-tol", "0.1"),
+        linf=True,
+        by_flagged=True,
+    ),
+    "stealthy-hsja": Reference(
+        EGGS,
+        stealthy("--attack", "hsja", "--norm", "l2", "--search", "line", "--hsja-grad-est-mode", "opt"),
+        by_flagged=True,
+    ),
+    "stealthy-geoda": Reference(
+        EGGS,
+        stealthy(*"--attack geoda --norm l2 --geoda-bias-coef 30 --geoda-dim-reduc-factor 4".split()),
+        by_flagged=True,
+    ),
+}
+
+
+class Outcome(NamedTuple):
+    """What a reference reached."""
+
+    at: dict[int, list[float]]
+    """Distances at each mark, image by image."""
+    seconds: float
+    failed: list[str]
+    """Errors that ended runs; such a run counts with what it had found."""
+
+
+def run_reference(
+    preset: str,
+    code: Path,
+    net: str,
+    device: str,
+    images: list[Tensor],
+    labels: list[int],
+    seed: int,
+    marks: tuple[int, ...],
+) -> Outcome:
+    """Run one reference on one image after another, in a process that has run no other."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.Tensor.cuda = lambda self, *_, **__: self.to(device)  # type: ignore[method-assign]
+    sys.meta_path.insert(0, StandIns())
+    reference, network = REFERENCES[preset], Normalised(net).to(device).eval()
+    norm, runs, failed = math.inf if reference.linf else 2.0, [], []
+    began = time.monotonic()
+    for index, (image, label) in enumerate(zip(images, labels, strict=True)):
+        for seeded in (torch.manual_seed, np.random.seed, random.seed):
+            seeded(seed + index)
+        pixels = image[None].to(device)
+        runs.append(Network(network, pixels[0], label, marks[-1], norm).eval())
+        target = torch.tensor([label], device=device)
+        try:
+            with quiet(), contextlib.suppress(Spent):
+                folder = code / reference.folder
+                reference.run(Run(folder.resolve(), runs[-1], pixels, target, seed + index))
+        except Exception as error:
+            failed.append(f"image {index}: {type(error).__name__}: {error}")
+    seconds = time.monotonic() - began
+    return Outcome({mark: [run.at(mark) for run in runs] for mark in marks}, seconds, failed)
