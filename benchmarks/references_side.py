@@ -241,8 +241,8 @@ def qeba(run: Run) -> None:
         stand_in(f"foolbox{name}", __path__=[str(folder / name[1:])])
     sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, StandIns)]
     generator = module(run, "resize_generator", "foolbox-based").ResizeGenerator
-    model = module(run, "foolbox.models.pytorch").PyTorchModel(run.network, (0, 1), 1000)
-    model.num_classes = lambda: model.forward(run.image.cpu().numpy()).shape[1]
+    classes = run.network(run.image).shape[1]
+    model = module(run, "foolbox.models.pytorch").PyTorchModel(run.network, (0, 1), classes)
     model.gradient_one = lambda x, label: np.ones_like(x)
     criterion = module(run, "foolbox.criteria").Misclassification()
     criterion.target_class = lambda: 0
