@@ -136,13 +136,15 @@ def stand_in(name: str, **members: Any) -> None:
 
 
 class LpDistance:
-    """Foolbox's distance."""
+    """Foolbox's distance; of two images without a batch it is one number, not one per channel."""
 
     def __init__(self, p: float) -> None:
         self.p = p
 
     def __call__(self, one: Tensor, other: Tensor) -> Tensor:
-        return torch.linalg.vector_norm((other - one).flatten(1), self.p, dim=-1)
+        apart = other - one
+        rows = apart if apart.dim() == 4 else apart[None]
+        return torch.linalg.vector_norm(rows.flatten(1), self.p, dim=-1)
 
 
 class BlendedNoise:
@@ -442,7 +444,7 @@ def run_reference(
     for index, (image, label) in enumerate(zip(images, labels, strict=True)):
         for seeded in (torch.manual_seed, np.random.seed, random.seed):
             seeded(seed + index)
-        pixels = image[None].to(device)
+        pixels = image[None].to(device).contiguous()
         runs.append(Network(network, pixels[0], label, marks[-1], norm).eval())
         target = torch.tensor([label], device=device)
         try:
