@@ -39,6 +39,7 @@ import paired
 from references_side import REFERENCES, Outcome, run_reference
 
 import tollbox as tb
+from tollbox.core.result import By
 
 QUERIES = (200, 500, 1000, 2000)
 FLAGGED = (20, 50, 100, 200)
@@ -48,25 +49,24 @@ MOST = 500
 
 def theirs(preset: str, loaded: common.Loaded, args: argparse.Namespace) -> Outcome:
     """Run the reference in a process of its own."""
-    job = (preset, args.code, args.net, args.device, loaded.images, loaded.labels, args.seed)
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, spawn) as pool:
-        return pool.submit(run_reference, *job, marks_of(preset, args)).result()
+    job = (preset, args, loaded.images, loaded.labels, marks_of(preset, args))
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(run_reference, *job).result()
 
 
 def ours(preset: str, loaded: common.Loaded, args: argparse.Namespace) -> Outcome:
     """Run the preset on all images at once."""
-    marks, flagged = marks_of(preset, args), REFERENCES[preset].by_flagged
+    marks, reference = marks_of(preset, args), REFERENCES[preset]
     last = marks[-1]
-    limits = tb.Limits(math.inf, last * MOST, last) if flagged else tb.Limits(last)
-    norm = "linf" if REFERENCES[preset].linf else "l2"
-    cells = loaded.cells(tb.preset(preset), budget=last, seed=args.seed, norm=norm)
+    by: By = "source" if reference.by_flagged else "cost"
+    limits = tb.Limits(math.inf, last * MOST, last) if by == "source" else tb.Limits(last)
+    cells = loaded.cells(tb.preset(preset), last, seed=args.seed, norm=reference.norm)
     began = time.monotonic()
     limited = [replace(cell, limits=limits) for cell in cells]
     results = common.run_cells(preset, limited, loaded.model, args)
-    seconds, by = time.monotonic() - began, "source" if flagged else "cost"
     at = {mark: [result.distance_at(mark, by) for result in results] for mark in marks}
-    return Outcome(at, seconds, [result.failure for result in results if result.stop.failed])
+    failed = [result.failure for result in results if result.stop.failed]
+    return Outcome(at, time.monotonic() - began, failed)
 
 
 def marks_of(preset: str, args: argparse.Namespace) -> tuple[int, ...]:

@@ -1,17 +1,16 @@
 """The reference side of `references.py`: published attacks as their authors' code runs them.
 
-Each reference runs in a process of its own and is imported from the user's checkout. Nothing in it
-is changed, with these exceptions:
+Each reference runs in a process of its own, from the user's checkout. Nothing in it is changed,
+except:
 
-1. Packages that only plot, load data or build networks are empty stand-ins. Three functions of
-   other packages have small stand-ins: torch_dct, skimage's resize and Foolbox's blended noise.
+1. Packages that plot, load data or build networks are empty stand-ins. torch_dct, skimage's resize,
+   and Foolbox's distance and blended noise have small working ones.
 2. `.cuda()` moves a tensor to the device of the run.
-3. Settings are those of the authors for the size of the image; each function below names them.
-   Limits on queries and iterations are lifted: the run stops at the last mark.
-4. `Network` answers for the pixels clipped to [0,1] and counts them. The clean image is free, as it
-   is for tollbox.
-5. The stealthy attacks compute whole batches and charge up to the first flagged answer. Their own
-   counter decides what was sent, and distances are marked by flagged answers.
+3. Settings are those of the authors for the size of the image; each function names them. Limits on
+   queries and iterations are lifted: the run stops at the last mark.
+4. The network answers for pixels clipped to [0,1]. The clean image is free, as it is for tollbox.
+5. The stealthy attacks compute whole batches and charge up to the first flagged answer. They say
+   what was sent, and their marks are flagged answers.
 """
 
 from __future__ import annotations
@@ -42,39 +41,41 @@ from torch import Tensor, nn
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Normalisation of the pixels that some references work in."""
 UNLIMITED = 10**9
-SMALL = 224
-"""Images with a side below this are small."""
 SAME = 1e-6
 """A point with no pixel farther than this from the clean image is the clean image."""
-EMPTY = ("eagerpy", "foolbox", "matplotlib", "pandas", "pytorch_lightning", "requests", "skimage")
-EMPTY += ("sklearn", "torch_dct", "torchmetrics", "torchvision", "tqdm", "transformers")
+EMPTY = (
+    "eagerpy foolbox matplotlib pandas pytorch_lightning requests skimage sklearn torch_dct "
+    "torchmetrics torchvision tqdm transformers"
+)
 
 
-class Network(nn.Module):
-    """The network for one run: it counts its rows and keeps the best distances."""
+class Run(nn.Module):
+    """One run, as the network that the reference attacks: it counts rows and keeps distances."""
+
+    normalised = False
+    """Whether rows arrive normalised by `MEAN` and `STD`."""
+    blank_is_free = False
+    """Whether a black image is padding."""
 
     def __init__(
-        self, network: nn.Module, source: Tensor, label: int, last: int, norm: float
+        self, code: Path, network: nn.Module, image: Tensor, label: int, last: int, norm: float
     ) -> None:
         super().__init__()
-        self.network, self.source, self.label = network, source, label
-        self.last, self.norm = last, norm
-        self.normalised = False
-        """Whether rows arrive normalised by `MEAN` and `STD`."""
-        self.blank_is_free = False
-        """Whether a black image is padding."""
+        self.code, self.network, self.last, self.norm = code, network, last, norm
+        self.image, self.label = image[None], torch.tensor([label], device=image.device)
+        self.small = image.shape[-1] < 224
         self.count = 0
         self.found: list[tuple[int, float]] = []
-        """(count, distance) of each point closer than all before; it counts from that mark."""
+        """(mark, distance) of each point closer than all before, with the mark it counts from."""
 
     def forward(self, rows: Tensor) -> Tensor:
-        points = rows.detach().to(self.source.device, torch.float32)
+        points = rows.detach().to(self.image.device, torch.float32)
         if self.normalised:
             points = points * column(STD, points) + column(MEAN, points)
         points = points.clamp(0, 1)
         with torch.no_grad():
             logits: Tensor = self.network(points)
-        moved = (points - self.source).flatten(1)
+        moved = (points - self.image).flatten(1)
         sent = moved.abs().amax(1) > SAME
         if self.blank_is_free:
             sent &= points.flatten(1).amax(1) > 0
@@ -82,49 +83,39 @@ class Network(nn.Module):
         apart = torch.where(logits.argmax(1) != self.label, apart, math.inf)
         for distance in apart[sent].tolist():
             self.count += 1
-            self.note(self.count, distance)
+            if distance < self.at(self.count):
+                self.found.append((self.count, distance))
         if self.count >= self.last:
             raise Spent
         return logits.to(rows.device)
 
-    def note(self, mark: int, distance: float) -> None:
-        if distance < self.at(math.inf):
-            self.found.append((mark, distance))
-
-    def at(self, mark: float) -> float:
+    def at(self, mark: int) -> float:
         """Return the best distance at this mark."""
         return min((d for first, d in self.found if first <= mark), default=math.inf)
 
-
-class Run(NamedTuple):
-    """One run of a reference on one image."""
-
-    code: Path
-    network: Network
-    image: Tensor
-    """A batch of one."""
-    label: Tensor
-    seed: int
-
-    @property
-    def small(self) -> bool:
-        return self.image.shape[-1] < SMALL
-
-    def normalised(self, pixels: Tensor) -> Tensor:
-        """Return normalised pixels; the network then expects such rows."""
-        self.network.normalised = True
+    def normalise(self, pixels: Tensor) -> Tensor:
+        """Return normalised pixels, and expect such rows from now on."""
+        self.normalised = True
         return (pixels - column(MEAN, pixels)) / column(STD, pixels)
+
+    def module(self, name: str, folder: str = "") -> Any:
+        """Import a module of the checkout."""
+        sys.path.insert(0, str(self.code / folder))
+        return importlib.import_module(name)
 
 
 def column(values: tuple[float, ...], like: Tensor) -> Tensor:
     return torch.tensor(values, device=like.device).view(-1, 1, 1)
 
 
+# -- stand-ins ------------------------------------------------------------------------------------
+
+
 class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds the packages of `EMPTY`, installed or not; everything in them is an empty class."""
 
     def find_spec(self, name: str, *_: Any) -> importlib.machinery.ModuleSpec | None:
-        known = name.split(".")[0] in EMPTY
+        known = name.split(".")[0] in EMPTY.split()
         return importlib.machinery.ModuleSpec(name, self, is_package=True) if known else None
 
     def exec_module(self, module: ModuleType) -> None:
@@ -144,7 +135,7 @@ class LpDistance:
     def __call__(self, one: Tensor, other: Tensor) -> Tensor:
         apart = other - one
         rows = apart if apart.dim() == 4 else apart[None]
-        return torch.linalg.vector_norm(rows.flatten(1), self.p, dim=-1)
+        return torch.as_tensor(torch.linalg.vector_norm(rows.flatten(1), self.p, dim=-1))
 
 
 class BlendedNoise:
@@ -153,10 +144,11 @@ class BlendedNoise:
     def __init__(self, steps: int) -> None:
         self.steps = steps
 
-    def run(self, model: nn.Module, image: Tensor, labels: Tensor, early_stop: Any) -> Tensor:
+    def run(self, model: nn.Module, image: Tensor, labels: Tensor, **_: Any) -> Tensor:
         noise = torch.rand_like(image)
         while (model(noise).argmax(1) == labels).any():
             noise = torch.rand_like(image)
+        blended = image
         for share in np.linspace(0, 1, self.steps + 1).tolist():
             blended = (1 - share) * image + share * noise
             if (model(blended).argmax(1) != labels).all():
@@ -165,7 +157,7 @@ class BlendedNoise:
 
 
 def dct(transform: Callable[..., Any]) -> Callable[..., Tensor]:
-    """Return torch_dct's transform of the last two axes, in SciPy's scaling."""
+    """Return torch_dct's transform of the last two axes, which is scaled as SciPy's."""
     return lambda x, norm=None: torch.from_numpy(
         transform(x.cpu().numpy(), axes=(-2, -1), norm=norm)
     ).to(x.device)
@@ -180,26 +172,20 @@ def resized(image: Any, shape: tuple[int, ...]) -> Any:
 # -- references -----------------------------------------------------------------------------------
 
 
-def module(run: Run, name: str, folder: str = "") -> Any:
-    sys.path.insert(0, str(run.code / folder))
-    return importlib.import_module(name)
-
-
 def ttba(run: Run) -> None:
     """Defaults of `Attacker`; below 224 pixels it samples the full space."""
-    model = module(run, "general_torch_model").GeneralTorchModel(run.network)
+    model = run.module("general_torch_model").GeneralTorchModel(run)
     args = argparse.Namespace(budget=10_000, epsilon=0, early=0)
-    settings = {"iteration": UNLIMITED}
-    module(run, "TtBA").Attacker(args, model, run.image, 0, "TtBA", **settings).attack()
+    attacker = run.module("TtBA").Attacker
+    attacker(args, model, run.image, 0, "TtBA", iteration=UNLIMITED).attack()
 
 
 def cgba_of_seri(run: Run, share: float = 1.0) -> Any:
     """Defaults of `Attacker`; below 224 pixels it samples the full space."""
-    budget = int(share * run.network.last)
-    args = argparse.Namespace(budget=budget, budget2=UNLIMITED, epsilon=0, early=0, targeted=0)
-    vars(args).update(initSign=1, RGB_mod=0, RGB="RGB", k1=0.2, k2=1.8, dataset="")
-    model = module(run, "general_torch_model").GeneralTorchModel(run.network, args)
-    base = module(run, "CGBA").Attacker(args, model, run.image, 0, iteration=UNLIMITED)
+    args = argparse.Namespace(budget=int(share * run.last), budget2=UNLIMITED, epsilon=0, early=0)
+    vars(args).update(targeted=0, initSign=1, RGB_mod=0, RGB="RGB", k1=0.2, k2=1.8, dataset="")
+    model = run.module("general_torch_model").GeneralTorchModel(run, args)
+    base = run.module("CGBA").Attacker(args, model, run.image, 0, iteration=UNLIMITED)
     base.attack()
     return base
 
@@ -207,17 +193,17 @@ def cgba_of_seri(run: Run, share: float = 1.0) -> Any:
 def seri(run: Run) -> None:
     """Defaults of `main.py`: four fifths of the queries are CGBA's, the last fifth is SeRI's."""
     base = cgba_of_seri(run, share=0.8)
-    attacker = module(run, "SeRI").Attacker
+    attacker = run.module("SeRI").Attacker
     attacker(base.args, base.model, run.image, 0, run.label, None, None, base).attack()
 
 
 def cgba(run: Run, method: str = "CGBA") -> None:
     """Settings of `Non_targeted_attack.py`, for ImageNet; there are none for small images."""
-    bounds = [run.normalised(torch.full_like(run.image, value)) for value in (0, 1)]
-    image = run.normalised(run.image)
+    pixels = [run.image, torch.zeros_like(run.image), torch.ones_like(run.image)]
+    image, *bounds = (run.normalise(each) for each in pixels)
     settings = {"dim_reduc_factor": 4, "attack_method": method, "iteration": UNLIMITED}
-    attack = module(run, "proposed_attack").Proposed_attack
-    attack(run.network, image, MEAN, STD, *bounds, **settings).Attack()
+    attack = run.module("proposed_attack").Proposed_attack
+    attack(run, image, MEAN, STD, *bounds, **settings).Attack()
 
 
 def cgba_h(run: Run) -> None:
@@ -226,10 +212,10 @@ def cgba_h(run: Run) -> None:
 
 def surfree(run: Run) -> None:
     """Settings of `config_example.json`; one for all sizes."""
-    run.network.blank_is_free = True
+    run.blank_is_free = True
     config = json.loads((run.code / "config_example.json").read_text())
     settings = config["init"] | {"steps": UNLIMITED, "max_queries": UNLIMITED}
-    module(run, "surfree").SurFree(**settings)(run.network, run.image, run.label, **config["run"])
+    run.module("surfree").SurFree(**settings)(run, run.image, run.label, **config["run"])
 
 
 def qeba(run: Run) -> None:
@@ -242,14 +228,14 @@ def qeba(run: Run) -> None:
     for name in ("", ".attacks", ".models"):  # their package, without what its __init__ imports
         stand_in(f"foolbox{name}", __path__=[str(folder / name[1:])])
     sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, StandIns)]
-    generator = module(run, "resize_generator", "foolbox-based").ResizeGenerator
-    classes = run.network(run.image).shape[1]
-    model = module(run, "foolbox.models.pytorch").PyTorchModel(run.network, (0, 1), classes)
-    model.gradient_one = lambda x, label: np.ones_like(x)
-    criterion = module(run, "foolbox.criteria").Misclassification()
+    generator = run.module("resize_generator", "foolbox-based").ResizeGenerator
+    classes = run(run.image).shape[1]
+    model = run.module("foolbox.models.pytorch").PyTorchModel(run, (0, 1), classes)
+    model.gradient_one = lambda x, **_: np.ones_like(x)
+    criterion = run.module("foolbox.criteria").Misclassification()
     criterion.target_class = lambda: 0
-    attack = module(run, "foolbox.attacks.bapp_custom").BAPP_custom(model, criterion)
-    queries = 30 if run.small else 100
+    attack = run.module("foolbox.attacks.bapp_custom").BAPP_custom(model, criterion)
+    queries, factor = (30, 2.0) if run.small else (100, 4.0)
     attack(
         run.image[0].cpu().numpy(),
         run.label.item(),
@@ -258,7 +244,7 @@ def qeba(run: Run) -> None:
         initial_num_evals=queries,
         max_num_evals=queries,
         internal_dtype=np.float32,
-        rv_generator=generator(factor=2.0 if run.small else 4.0),
+        rv_generator=generator(factor=factor),
         atk_level=999,
         batch_size=16,
         plot_adv=False,
@@ -268,28 +254,27 @@ def qeba(run: Run) -> None:
 def qfool(run: Run) -> None:
     """Settings of Figure 3 in `main.py`; for small images, defaults of `qFool`: the full space."""
     os.chdir(run.code / "src")
-    attack = module(run, "qfool", "src").qFool
-    attack.transform_input = lambda _, image: run.normalised(image)
+    attack = run.module("qfool", "src").qFool
+    attack.transform_input = lambda _, image: run.normalise(image)
     attack.bounds = lambda self: [
-        self.transform_input(torch.full_like(self.image, value)) for value in (0, 1)
+        run.normalise(torch.full_like(self.image, value)) for value in (0, 1)
     ]
     chosen = {} if run.small else {"init_estimation": 340, "subspacedim": 75}
-    image = run.image[0].cpu()
-    attack(image, run.network, image.device, max_queries=UNLIMITED, **chosen).run()
+    attack(run.image[0].cpu(), run, "cpu", max_queries=UNLIMITED, **chosen).run()
 
 
 def rays(run: Run) -> None:
     """Defaults of `RayS`, without early stopping."""
-    model = module(run, "general_torch_model").GeneralTorchModel(run.network)
-    attack = module(run, "RayS_Single").RayS(model, early_stopping=False)
-    attack(run.image, run.label, query_limit=UNLIMITED, seed=run.seed)
+    model = run.module("general_torch_model").GeneralTorchModel(run)
+    attack = run.module("RayS_Single").RayS(model, early_stopping=False)
+    attack(run.image, run.label, query_limit=UNLIMITED)
 
 
 def opt(run: Run, name: str = "OPT_attack", attack: str = "OPT_attack") -> None:
     """Defaults of the attack."""
-    model = module(run, "models").PytorchModel(run.network, [0, 1], 1000)
-    found = getattr(module(run, name, "attack"), attack)(model)
-    found.attack_untargeted(run.image, run.label, query_limit=UNLIMITED)
+    model = run.module("models").PytorchModel(run, [0, 1], 0)
+    made = getattr(run.module(name, "attack"), attack)(model)
+    made.attack_untargeted(run.image, run.label, query_limit=UNLIMITED)
 
 
 def sign_opt(run: Run) -> None:
@@ -297,69 +282,68 @@ def sign_opt(run: Run) -> None:
 
 
 def tria(run: Run) -> None:
-    """Defaults of `TA.py`; the side of its images is that of ours."""
+    """Defaults of `TA.py`, for ImageNet, with the side of our images."""
     stand_in("torch_dct", dct_2d=dct(fft.dctn), idct_2d=dct(fft.idctn))
     stand_in("foolbox.attacks.base", get_criterion=lambda labels: labels)
     name = "foolbox.attacks.blended_noise"
     stand_in(name, LinearSearchBlendedUniformNoiseAttack=BlendedNoise)
     sys.argv = ["TA.py"]
-    args = module(run, "TA").get_args()
+    args = run.module("TA").get_args()
     args.side_length, args.max_queries = run.image.shape[-1], UNLIMITED
-    module(run, "attack_mask").TA(run.network, run.image.device).attack(args, run.image, run.label)
-
-
-class Given(Exception):
-    """The options of a command."""
+    run.module("attack_mask").TA(run, run.image.device).attack(args, run.image, run.label)
 
 
 class Counter(NamedTuple):
     """The stealthy attacks' account. Each increase returns another one, which they may discard."""
 
-    network: Network
+    run: Run
     flagged: int = 0
     found: tuple[tuple[int, float], ...] = ()
     total_queries: int = 0
     total_unsafe_queries: int = 0
 
     def increase(self, _: Any, safe: Tensor, distance: Tensor, **__: Any) -> Counter:
-        self.network.found = list(self.found)
-        if self.flagged >= self.network.last:
+        self.run.found = list(self.found)
+        if self.flagged >= self.run.last:
             raise Spent
         flagged, found = self.flagged, list(self.found)
         for is_safe, apart in zip(safe.tolist(), distance.flatten().tolist(), strict=True):
             flagged += not is_safe
             if is_safe and (not found or apart < found[-1][1]):
                 found.append((flagged + 1, apart))  # sent only if one more may be flagged
-        return Counter(self.network, flagged, tuple(found))
+        return Counter(self.run, flagged, tuple(found))
 
     def is_out_of_queries(self) -> bool:
         return False
 
 
-def stealthy(*options: str) -> Callable[[Run], None]:
+class Given(Exception):
+    """The options of a command."""
+
+
+def stealthy(options: str) -> Callable[[Run], None]:
     """Options of the README's commands; the attack is what `main.py` would run with them."""
 
     def attack(run: Run) -> None:
-        stand_in("torch_dct", dct_2d=dct(fft.dctn))
         norms = {"LpDistance": LpDistance, "l2": LpDistance(2), "linf": LpDistance(math.inf)}
         stand_in("foolbox.distances", **norms)
-        setup = module(run, "src.setup")
+        stand_in("torch_dct", dct_2d=dct(fft.dctn))
+        setup = run.module("src.setup")
 
         def given(args: argparse.Namespace, _: Any) -> None:
             raise Given(args)
 
         setup.setup_model_and_data = given
-        limits = ["--max-queries", str(UNLIMITED), "--max-unsafe-queries", str(UNLIMITED)]
-        sys.argv = ["main.py", "--early", "0", *limits, *options]
+        limits = f"--early 0 --max-queries {UNLIMITED} --max-unsafe-queries {UNLIMITED}"
+        sys.argv = ["main.py", *limits.split(), *options.split()]
         try:
             runpy.run_path(str(run.code / "main.py"), run_name="__main__")
         except Given as caught:
             made = setup.setup_attack(caught.args[0])
-        made._make_queries_counter = lambda: Counter(run.network)
-        clipped = nn.Sequential(nn.Hardtanh(0, 1), run.network.network)
-        model = module(run, "src.model_wrappers").TorchModelWrapper(clipped)
-        _, counter, *_ = made(model, run.image, run.label)
-        run.network.found = list(counter.found)
+        made._make_queries_counter = lambda: Counter(run)
+        clipped = nn.Sequential(nn.Hardtanh(0, 1), run.network)
+        model = run.module("src.model_wrappers").TorchModelWrapper(clipped)
+        run.found = list(made(model, run.image, run.label)[1].found)
 
     return attack
 
@@ -368,9 +352,9 @@ class Reference(NamedTuple):
     """A published implementation."""
 
     repository: str
-    """Its name on GitHub; the checkout has the name behind the slash."""
+    """Its name on GitHub; the checkout has the part behind the slash as its name."""
     run: Callable[[Run], None]
-    linf: bool = False
+    norm: str = "l2"
     by_flagged: bool = False
 
     @property
@@ -378,8 +362,12 @@ class Reference(NamedTuple):
         return self.repository.split("/")[1]
 
 
-EGGS = "ethz-spylab/realistic-adv-examples"
-LINE = ("--search", "line", "--opt-n-searches", "2", "--opt-beta", "0.01", "--norm", "l2")
+def of_eggs(options: str, norm: str = "l2") -> Reference:
+    made = stealthy(f"--norm {norm} {options}")
+    return Reference("ethz-spylab/realistic-adv-examples", made, norm, by_flagged=True)
+
+
+LINES = "--search line --opt-beta 0.01 --opt-n-searches 2"
 REFERENCES = {
     "ttba": Reference("BUPTAIOC/TtBA", ttba),
     "cgba": Reference("BUPTAIOC/SeRI", cgba_of_seri),
@@ -389,69 +377,52 @@ REFERENCES = {
     "surfree-original": Reference("t-maho/SurFree", surfree),
     "qeba": Reference("AI-secure/QEBA", qeba),
     "qfool": Reference("ShahryarBQ/qFool", qfool),
-    "rays": Reference("uclaml/RayS", rays, linf=True),
+    "rays": Reference("uclaml/RayS", rays, "linf"),
     "opt": Reference("cmhcbb/attackbox", opt),
     "sign-opt": Reference("cmhcbb/attackbox", sign_opt),
     "tria": Reference("xiaosen-wang/TA", tria),
-    "stealthy-opt": Reference(EGGS, stealthy("--attack", "opt", *LINE), by_flagged=True),
-    "stealthy-sign-opt": Reference(EGGS, stealthy("--attack", "sign_opt", *LINE), by_flagged=True),
-    "stealthy-rays": Reference(
-        EGGS,
-        stealthy("--attack", "rays", "--search", "line", "--line-search-tol", "0.1"),
-        linf=True,
-        by_flagged=True,
-    ),
-    "stealthy-hsja": Reference(
-        EGGS,
-        stealthy("--attack", "hsja", "--norm", "l2", "--search", "line", "--hsja-grad-est-mode", "opt"),
-        by_flagged=True,
-    ),
-    "stealthy-geoda": Reference(
-        EGGS,
-        stealthy(*"--attack geoda --norm l2 --geoda-bias-coef 30 --geoda-dim-reduc-factor 4".split()),
-        by_flagged=True,
-    ),
+    "stealthy-opt": of_eggs(f"--attack opt {LINES}"),
+    "stealthy-sign-opt": of_eggs(f"--attack sign_opt {LINES}"),
+    "stealthy-rays": of_eggs("--attack rays --search line --line-search-tol 0.1", "linf"),
+    "stealthy-hsja": of_eggs("--attack hsja --search line --hsja-grad-est-mode opt"),
+    "stealthy-geoda": of_eggs("--attack geoda --geoda-bias-coef 30 --geoda-dim-reduc-factor 4"),
 }
 
 
 class Outcome(NamedTuple):
-    """What a reference reached."""
+    """What one side reached."""
 
     at: dict[int, list[float]]
     """Distances at each mark, image by image."""
     seconds: float
     failed: list[str]
-    """Errors that ended runs; such a run counts with what it had found."""
+    """Errors that stopped runs; such a run counts with what it had found."""
 
 
 def run_reference(
     preset: str,
-    code: Path,
-    net: str,
-    device: str,
+    args: argparse.Namespace,
     images: list[Tensor],
     labels: list[int],
-    seed: int,
     marks: tuple[int, ...],
 ) -> Outcome:
-    """Run one reference on one image after another, in a process that has run no other."""
+    """Run a reference on one image after another, in a process that has run no other."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    torch.Tensor.cuda = lambda self, *_, **__: self.to(device)  # type: ignore[method-assign]
+    torch.Tensor.cuda = lambda self, *_, **__: self.to(args.device)  # type: ignore[method-assign]
     sys.meta_path.insert(0, StandIns())
-    reference, network = REFERENCES[preset], Normalised(net).to(device).eval()
-    norm, runs, failed = math.inf if reference.linf else 2.0, [], []
-    began = time.monotonic()
+    reference, network = REFERENCES[preset], Normalised(args.net).to(args.device).eval()
+    code = (args.code / reference.folder).resolve()
+    norm = math.inf if reference.norm == "linf" else 2.0
+    began, runs, failed = time.monotonic(), [], []
     for index, (image, label) in enumerate(zip(images, labels, strict=True)):
         for seeded in (torch.manual_seed, np.random.seed, random.seed):
-            seeded(seed + index)
-        pixels = image[None].to(device).contiguous()
-        runs.append(Network(network, pixels[0], label, marks[-1], norm).eval())
-        target = torch.tensor([label], device=device)
+            seeded(args.seed + index)
+        pixels = image.to(args.device).contiguous()
+        runs.append(Run(code, network, pixels, label, marks[-1], norm).eval())
         try:
             with quiet(), contextlib.suppress(Spent):
-                folder = code / reference.folder
-                reference.run(Run(folder.resolve(), runs[-1], pixels, target, seed + index))
+                reference.run(runs[-1])
         except Exception as error:
             failed.append(f"image {index}: {type(error).__name__}: {error}")
-    seconds = time.monotonic() - began
-    return Outcome({mark: [run.at(mark) for run in runs] for mark in marks}, seconds, failed)
+    at = {mark: [run.at(mark) for run in runs] for mark in marks}
+    return Outcome(at, time.monotonic() - began, failed)
