@@ -64,9 +64,14 @@ def ours(preset: str, loaded: common.Loaded, args: argparse.Namespace) -> Outcom
     began = time.monotonic()
     limited = [replace(cell, limits=limits) for cell in cells]
     results = common.run_cells(preset, limited, loaded.model, args)
-    at = {mark: [result.distance_at(mark, by) for result in results] for mark in marks}
+    at = {mark: [reached(result, mark, by) for result in results] for mark in marks}
     failed = [result.failure for result in results if result.stop.failed]
     return Outcome(at, time.monotonic() - began, failed)
+
+
+def reached(result: tb.Result, mark: int, by: By) -> float:
+    """Return the distance at a mark; a run that failed counts with what it had found."""
+    return result.distance_at(min(mark, result.known_up_to(by)), by)
 
 
 def marks_of(preset: str, args: argparse.Namespace) -> tuple[int, ...]:
