@@ -198,12 +198,14 @@ def seri(run: Run) -> None:
 
 
 def cgba(run: Run, method: str = "CGBA") -> None:
-    """Settings of `Non_targeted_attack.py`, for ImageNet; there are none for small images."""
+    """Settings of `Non_targeted_attack.py`, for ImageNet; the full space for small images, for
+    which there are none."""
     pixels = [run.image, torch.zeros_like(run.image), torch.ones_like(run.image)]
     image, *bounds = (run.normalise(each) for each in pixels)
-    settings = {"dim_reduc_factor": 4, "attack_method": method, "iteration": UNLIMITED}
+    settings = {"attack_method": method, "iteration": UNLIMITED}
     attack = run.module("proposed_attack").Proposed_attack
-    attack(run, image, MEAN, STD, *bounds, **settings).Attack()
+    factor = 1 if run.small else 4
+    attack(run, image, MEAN, STD, *bounds, dim_reduc_factor=factor, **settings).Attack()
 
 
 def cgba_h(run: Run) -> None:
@@ -321,8 +323,9 @@ class Given(Exception):
     """The options of a command."""
 
 
-def stealthy(options: str) -> Callable[[Run], None]:
-    """Options of the README's commands; the attack is what `main.py` would run with them."""
+def stealthy(options: str, large: str) -> Callable[[Run], None]:
+    """Options of the README's commands, for ImageNet; the attack is what `main.py` would run with
+    them. Small images have defaults instead of `large`."""
 
     def attack(run: Run) -> None:
         norms = {"LpDistance": LpDistance, "l2": LpDistance(2), "linf": LpDistance(math.inf)}
@@ -335,7 +338,12 @@ def stealthy(options: str) -> Callable[[Run], None]:
 
         setup.setup_model_and_data = given
         limits = f"--early 0 --max-queries {UNLIMITED} --max-unsafe-queries {UNLIMITED}"
-        sys.argv = ["main.py", *limits.split(), *options.split()]
+        sys.argv = [
+            "main.py",
+            *limits.split(),
+            *options.split(),
+            *([] if run.small else large.split()),
+        ]
         try:
             runpy.run_path(str(run.code / "main.py"), run_name="__main__")
         except Given as caught:
@@ -362,8 +370,8 @@ class Reference(NamedTuple):
         return self.repository.split("/")[1]
 
 
-def of_eggs(options: str, norm: str = "l2") -> Reference:
-    made = stealthy(f"--norm {norm} {options}")
+def of_eggs(options: str, norm: str = "l2", large: str = "") -> Reference:
+    made = stealthy(f"--norm {norm} {options}", large)
     return Reference("ethz-spylab/realistic-adv-examples", made, norm, by_flagged=True)
 
 
@@ -385,7 +393,9 @@ REFERENCES = {
     "stealthy-sign-opt": of_eggs(f"--attack sign_opt {LINES}"),
     "stealthy-rays": of_eggs("--attack rays --search line --line-search-tol 0.1", "linf"),
     "stealthy-hsja": of_eggs("--attack hsja --search line --hsja-grad-est-mode opt"),
-    "stealthy-geoda": of_eggs("--attack geoda --geoda-bias-coef 30 --geoda-dim-reduc-factor 4"),
+    "stealthy-geoda": of_eggs(
+        "--attack geoda --geoda-bias-coef 30", large="--geoda-dim-reduc-factor 4"
+    ),
 }
 
 

@@ -361,11 +361,13 @@ def test_references_are_compared_and_stored(named: Any) -> None:
     ours = side.Outcome({200: [2.0, 8.0, 1.0], 500: [1.0, 1.0, 1.0]}, 1.4, [])
     theirs = side.Outcome({200: [1.0, 1.0, math.inf], 500: [1.0, 1.0, 1.0]}, 3.0, ["image 2"])
     entry = json.loads(json.dumps(references.entry_of("ttba", ours, theirs, "abc")))
-    assert entry["ratio"]["200"][0] == 4 and entry["pairs"] == {"200": 2, "500": 3}
+    assert entry["ratio"]["200"][0] == 4
+    assert entry["pairs"] == {"200": 2, "500": 3}
     assert references.stored(entry) == theirs
     preset, repository, marks, first, *_, pairs = references.shown(entry)
     assert (preset, repository, pairs) == ("ttba", "BUPTAIOC/TtBA", "2/3")
-    assert marks == "200/500 queries" and first.startswith("4.00 [2.00, 8.00")
+    assert marks == "200/500 queries"
+    assert first.startswith("4.00 [2.00, 8.00")
     assert set(side.REFERENCES) <= set(tb.presets())
 
 
