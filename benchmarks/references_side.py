@@ -28,6 +28,7 @@ import runpy
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -126,11 +127,10 @@ def stand_in(name: str, **members: Any) -> None:
     vars(importlib.import_module(name)).update(members)
 
 
-class LpDistance:
+class LpDistance(NamedTuple):
     """Foolbox's distance; of two images without a batch it is one number, not one per channel."""
 
-    def __init__(self, p: float) -> None:
-        self.p = p
+    p: float
 
     def __call__(self, one: Tensor, other: Tensor) -> Tensor:
         apart = other - one
@@ -138,11 +138,10 @@ class LpDistance:
         return torch.as_tensor(torch.linalg.vector_norm(rows.flatten(1), self.p, dim=-1))
 
 
-class BlendedNoise:
+class BlendedNoise(NamedTuple):
     """Foolbox's start: uniform noise, blended with the image in steps until it is adversarial."""
 
-    def __init__(self, steps: int) -> None:
-        self.steps = steps
+    steps: int
 
     def run(self, model: nn.Module, image: Tensor, labels: Tensor, **_: Any) -> Tensor:
         noise = torch.rand_like(image)
@@ -208,10 +207,6 @@ def cgba(run: Run, method: str = "CGBA") -> None:
     attack(run, image, MEAN, STD, *bounds, dim_reduc_factor=factor, **settings).Attack()
 
 
-def cgba_h(run: Run) -> None:
-    cgba(run, "CGBA_H")
-
-
 def surfree(run: Run) -> None:
     """Settings of `config_example.json`; one for all sizes."""
     run.blank_is_free = True
@@ -238,19 +233,14 @@ def qeba(run: Run) -> None:
     criterion.target_class = lambda: 0
     attack = run.module("foolbox.attacks.bapp_custom").BAPP_custom(model, criterion)
     queries, factor = (30, 2.0) if run.small else (100, 4.0)
-    attack(
-        run.image[0].cpu().numpy(),
-        run.label.item(),
-        iterations=UNLIMITED,
-        stepsize_search="geometric_progression",
-        initial_num_evals=queries,
-        max_num_evals=queries,
-        internal_dtype=np.float32,
-        rv_generator=generator(factor=factor),
-        atk_level=999,
-        batch_size=16,
-        plot_adv=False,
-    )
+    settings: dict[str, Any] = {
+        "initial_num_evals": queries,
+        "max_num_evals": queries,
+        "iterations": UNLIMITED,
+    }
+    settings |= {"stepsize_search": "geometric_progression", "atk_level": 999, "batch_size": 16}
+    settings |= {"rv_generator": generator(factor=factor), "internal_dtype": np.float32}
+    attack(run.image[0].cpu().numpy(), run.label.item(), plot_adv=False, **settings)
 
 
 def qfool(run: Run) -> None:
@@ -272,15 +262,11 @@ def rays(run: Run) -> None:
     attack(run.image, run.label, query_limit=UNLIMITED)
 
 
-def opt(run: Run, name: str = "OPT_attack", attack: str = "OPT_attack") -> None:
+def opt(run: Run, file: str = "OPT_attack", name: str = "OPT_attack") -> None:
     """Defaults of the attack."""
     model = run.module("models").PytorchModel(run, [0, 1], 0)
-    made = getattr(run.module(name, "attack"), attack)(model)
+    made = getattr(run.module(file, "attack"), name)(model)
     made.attack_untargeted(run.image, run.label, query_limit=UNLIMITED)
-
-
-def sign_opt(run: Run) -> None:
-    opt(run, "Sign_OPT", "OPT_attack_sign_SGD")
 
 
 def tria(run: Run) -> None:
@@ -381,13 +367,15 @@ REFERENCES = {
     "cgba": Reference("BUPTAIOC/SeRI", cgba_of_seri),
     "cgba+seri": Reference("BUPTAIOC/SeRI", seri),
     "cgba-original": Reference("Farhamdur/CGBA", cgba),
-    "cgba-h": Reference("Farhamdur/CGBA", cgba_h),
+    "cgba-h": Reference("Farhamdur/CGBA", partial(cgba, method="CGBA_H")),
     "surfree-original": Reference("t-maho/SurFree", surfree),
     "qeba": Reference("AI-secure/QEBA", qeba),
     "qfool": Reference("ShahryarBQ/qFool", qfool),
     "rays": Reference("uclaml/RayS", rays, "linf"),
     "opt": Reference("cmhcbb/attackbox", opt),
-    "sign-opt": Reference("cmhcbb/attackbox", sign_opt),
+    "sign-opt": Reference(
+        "cmhcbb/attackbox", partial(opt, file="Sign_OPT", name="OPT_attack_sign_SGD")
+    ),
     "tria": Reference("xiaosen-wang/TA", tria),
     "stealthy-opt": of_eggs(f"--attack opt {LINES}"),
     "stealthy-sign-opt": of_eggs(f"--attack sign_opt {LINES}"),
