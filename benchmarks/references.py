@@ -14,7 +14,8 @@ in this repository. A reference that is absent is skipped. `references_side.py` 
 3. Printed: the geometric mean of the paired ratios, ours over theirs, with a 95 % bootstrap
    interval over images, for the images on which both have found a point by then.
 4. If the file of `--out` exists, the entries of other presets stay, provided that it has the same
-   settings. With `--again ours`, so do the distances of the references: only ours run.
+   settings. So several commands with `--only` can share a file, also at the same time. With
+   `--again ours`, the distances of the references stay as well: only ours run.
 """
 
 from __future__ import annotations
@@ -104,6 +105,16 @@ def stored(entry: dict[str, Any]) -> Outcome:
     return Outcome(at, entry["theirs"]["seconds"], entry["theirs"]["failed"])
 
 
+def earlier(out: Path | None, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return what the file of `--out` has now, with its entries by preset."""
+    if out is None or not out.exists():
+        return {"entries": {}, "runs": []}
+    found = json.loads(out.read_text())
+    if found["settings"] != settings:
+        sys.exit(f"--out {out} has other settings or images: give another file.")
+    return {**found, "entries": {entry["preset"]: entry for entry in found["entries"]}}
+
+
 def shown(entry: dict[str, Any]) -> list[str]:
     """Return the line of a table."""
     ratios = [
@@ -134,30 +145,29 @@ def main() -> None:
     common.use_tf32(False)
     loaded = common.load(args.net, args.device, args.images, args.compile)
     settings = {"net": args.net, "seed": args.seed, "images": loaded.hashes}
-    before: dict[str, Any] = {"settings": settings, "entries": [], "runs": []}
-    if args.out and args.out.exists():
-        before = json.loads(args.out.read_text())
-        if before["settings"] != settings:
-            sys.exit(f"--out {args.out} has other settings or images: give another file.")
+    entries = earlier(args.out, settings)["entries"]
     commits = dict(line.split() for line in args.commits.open()) if args.commits else {}
-    entries = {entry["preset"]: entry for entry in before["entries"]}
-    runs = [*before["runs"], common.provenance(args.device)]
+    this = common.provenance(args.device)
     for preset in args.only:
         reference = REFERENCES[preset]
-        folder = args.code / reference.folder
-        if not folder.is_dir():
-            print(f"{preset} is skipped: there is no {folder}; clone {reference.repository} there.")
-            continue
-        known = authors.revision(folder) if (folder / ".git").exists() else "unknown"
-        other = stored(entries[preset]) if args.again == "ours" and preset in entries else None
-        if other is None or tuple(other.at) != marks_of(preset, args):
-            other = theirs(preset, loaded, args)
+        folder, before = args.code / reference.folder, entries.get(preset)
+        again = args.again == "both" or before is None
+        if again or tuple(stored(before).at) != marks_of(preset, args):
+            if not folder.is_dir():
+                print(f"{preset} is skipped: clone {reference.repository} to {folder}.")
+                continue
+            known = authors.revision(folder) if (folder / ".git").exists() else "unknown"
+            other, commit = theirs(preset, loaded, args), commits.get(folder.name, known)
+        else:
+            other, commit = stored(before), before["commit"]
         print(f"{reference.repository}: {other.seconds:.0f} s", *other.failed[:1], flush=True)
-        one = ours(preset, loaded, args)
-        entries[preset] = entry_of(preset, one, other, commits.get(folder.name, known))
+        entries[preset] = entry_of(preset, ours(preset, loaded, args), other, commit)
         print(merged.line(shown(entries[preset])), flush=True)
-        kept = [entries[name] for name in REFERENCES if name in entries]
-        common.write(args.out, {"settings": settings, "runs": runs, "entries": kept})
+        now = earlier(args.out, settings)
+        kept = now["entries"] | {preset: entries[preset]}
+        runs = [run for run in now["runs"] if run != this] + [this]
+        listed = [kept[name] for name in REFERENCES if name in kept]
+        common.write(args.out, {"settings": settings, "runs": runs, "entries": listed})
     head = ["preset", "reference", "marks", *("ratio" for _ in QUERIES), "pairs"]
     print(merged.grid(head, [shown(entries[name]) for name in args.only if name in entries]))
 
