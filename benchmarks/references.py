@@ -12,7 +12,8 @@ in this repository. A reference that is absent is skipped. `references_side.py` 
    reference reports: l2, or l-infinity for RayS. The stealthy attacks have flagged answers as
    marks.
 3. Printed: the geometric mean of the paired ratios, ours over theirs, with a 95 % bootstrap
-   interval over images, for the images on which both have found a point by then.
+   interval over images, for the images on which both have found a point by then; how many these
+   are; and the median of the ratios, which a few runs at another local minimum hardly move.
 4. If the file of `--out` exists, the entries of other presets stay, provided that it has the same
    settings. So several commands with `--only` can share a file, also at the same time. With
    `--again ours`, the distances of the references stay as well: only ours run.
@@ -83,13 +84,16 @@ def entry_of(preset: str, one: Outcome, other: Outcome, commit: str) -> dict[str
     """Return the comparison of ours with theirs, for JSON."""
     reference = REFERENCES[preset]
     found: dict[str, Any] = {"preset": preset, "reference": reference.repository, "commit": commit}
-    found |= {"marks": "flagged" if reference.by_flagged else "queries", "ratio": {}, "median": {}}
-    found["pairs"] = {}
+    found["marks"] = "flagged" if reference.by_flagged else "queries"
+    found |= {"ratio": {}, "median_ratio": {}, "medians": {}, "pairs": {}}
     for mark, distances in one.at.items():
         values, base = np.array(distances), np.array(other.at[mark])
+        both = np.isfinite(values) & np.isfinite(base)
+        middle = paired.median(values[both] / base[both])
         found["ratio"][mark] = [common.short(v, 4) for v in paired.each(values, base)]
-        found["median"][mark] = [common.short(paired.median(v), 4) for v in (values, base)]
-        found["pairs"][mark] = int((np.isfinite(values) & np.isfinite(base)).sum())
+        found["median_ratio"][mark] = common.short(middle, 4)
+        found["medians"][mark] = [common.short(paired.median(v), 4) for v in (values, base)]
+        found["pairs"][mark] = int(both.sum())
     for side, outcome in (("ours", one), ("theirs", other)):
         at = {mark: [common.short(d, 6) for d in outcome.at[mark]] for mark in outcome.at}
         found[side] = {**outcome._asdict(), "at": at, "seconds": round(outcome.seconds)}
@@ -122,8 +126,10 @@ def shown(entry: dict[str, Any]) -> list[str]:
         for ratio in entry["ratio"].values()
     ]
     marks = f"{'/'.join(str(mark) for mark in entry['ratio'])} {entry['marks']}"
-    pairs = "/".join(str(count) for count in entry["pairs"].values())
-    return [entry["preset"], entry["reference"], marks, *ratios, pairs]
+    pairs, middle = (
+        "/".join(str(v) for v in entry[key].values()) for key in ("pairs", "median_ratio")
+    )
+    return [entry["preset"], entry["reference"], marks, *ratios, pairs, middle]
 
 
 def main() -> None:
@@ -168,7 +174,7 @@ def main() -> None:
         runs = [run for run in now["runs"] if run != this] + [this]
         listed = [kept[name] for name in REFERENCES if name in kept]
         common.write(args.out, {"settings": settings, "runs": runs, "entries": listed})
-    head = ["preset", "reference", "marks", *("ratio" for _ in QUERIES), "pairs"]
+    head = ["preset", "reference", "marks", *("ratio" for _ in QUERIES), "pairs", "median"]
     print(merged.grid(head, [shown(entries[name]) for name in args.only if name in entries]))
 
 

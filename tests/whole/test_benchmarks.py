@@ -364,8 +364,8 @@ def test_references_are_compared_and_stored(named: Any) -> None:
     assert entry["ratio"]["200"][0] == 4
     assert entry["pairs"] == {"200": 2, "500": 3}
     assert references.stored(entry) == theirs
-    preset, repository, marks, first, *_, pairs = references.shown(entry)
-    assert (preset, repository, pairs) == ("ttba", "BUPTAIOC/TtBA", "2/3")
+    preset, repository, marks, first, *_, pairs, median = references.shown(entry)
+    assert (preset, repository, pairs, median) == ("ttba", "BUPTAIOC/TtBA", "2/3", "5/1")
     assert marks == "200/500 queries"
     assert first.startswith("4.00 [2.00, 8.00")
     assert set(side.REFERENCES) <= set(tb.presets())
