@@ -318,6 +318,59 @@ def test_peers_are_compared_on_the_images_that_both_have(named: Any) -> None:
     assert (ours, theirs) == (1, 1)
 
 
+def test_a_reference_is_counted_on_valid_images(named: Any) -> None:
+    side = named("references_side")
+    image = torch.full((3, 2, 2), 0.25)
+    bright = torch.nn.Linear(12, 2, bias=True)
+    bright.weight.data = torch.tensor([[0.0], [1 / 12]]).expand(2, 12).clone()
+    bright.bias.data = torch.tensor([0.5, 0.0])  # label 1 above a mean of one half
+    run = side.Run(Path(), torch.nn.Sequential(torch.nn.Flatten(), bright), image, 0, 4, 2.0)
+    run.blank_is_free = True
+
+    def rows(*levels: float) -> torch.Tensor:
+        return torch.tensor(levels).view(-1, 1, 1, 1).expand(-1, 3, 2, 2)
+
+    run(rows(0.25, 0.0))
+    assert run.count == 0  # the clean image and padding are free
+    assert run(rows(7.0)).argmax(1).tolist() == [1]
+    assert run.found == [(1, pytest.approx(0.75 * 12**0.5))]  # clipped to 1
+    normal = run.normalise(rows(0.75, 0.3))
+    run(normal)
+    with pytest.raises(side.Spent):
+        run(run.normalise(rows(0.625, 0.6)))  # the second is past the last mark
+    reached = [run.at(mark) / 12**0.5 for mark in (0, 1, 2, 3, 4)]
+    assert reached == pytest.approx([math.inf, 0.75, 0.5, 0.5, 0.375])
+
+
+def test_a_stealthy_reference_is_charged_for_what_it_keeps(named: Any) -> None:
+    side = named("references_side")
+    run = argparse.Namespace(found=[], last=2)
+    start = side.Counter(run)
+    batch = torch.tensor([True, False, True]), torch.tensor([3.0, 2.0, 1.0])
+    start.increase(None, *batch)  # they discard this one: only the rows up to the flagged are sent
+    one = start.increase(None, batch[0][:2], batch[1][:2])
+    two = one.increase(None, safe=batch[0][:2], distance=torch.tensor([[1.0], [0.5]]))
+    assert (one.flagged, two.flagged) == (1, 2)
+    with pytest.raises(side.Spent):
+        two.increase(None, *batch)
+    assert run.found == [(1, 3.0), (2, 1.0)]
+
+
+def test_references_are_compared_and_stored(named: Any) -> None:
+    side, references = named("references_side"), named("references")
+    ours = side.Outcome({200: [2.0, 8.0, 1.0], 500: [1.0, 1.0, 1.0]}, 1.4, [])
+    theirs = side.Outcome({200: [1.0, 1.0, math.inf], 500: [1.0, 1.0, 1.0]}, 3.0, ["image 2"])
+    entry = json.loads(json.dumps(references.entry_of("ttba", ours, theirs, "abc")))
+    assert entry["ratio"]["200"][0] == 4
+    assert entry["pairs"] == {"200": 2, "500": 3}
+    assert references.stored(entry) == theirs
+    preset, repository, marks, first, *_, pairs, median = references.shown(entry)
+    assert (preset, repository, pairs, median) == ("ttba", "BUPTAIOC/TtBA", "2/3", "5/1")
+    assert marks == "200/500 queries"
+    assert first.startswith("4.00 [2.00, 8.00")
+    assert set(side.REFERENCES) <= set(tb.presets())
+
+
 def ranked(values: dict[str, Any]) -> dict[str, Any]:
     """A report of presets on nine images: their distances by cost and image."""
     return {
