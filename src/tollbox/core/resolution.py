@@ -58,16 +58,16 @@ def warnings_of(runs: Iterable[Any]) -> list[str]:
 
 
 def unresolved(runs: Iterable[Any]) -> list[str]:
-    """Return a warning for each setting, value and precision that some of these runs had, and that
-    the model does not resolve."""
-    known: list[Resolution] = [run.resolution for run in runs]
+    """Return a warning for each setting, value and precision that the model does not resolve in at
+    least half of the runs in which this was checked: the median distance then suffers."""
     groups: dict[tuple[Any, ...], list[Resolution]] = {}
-    for each in known:
-        if each.found is Found.UNRESOLVED:
+    for each in (run.resolution for run in runs):
+        if each.found in (Found.RESOLVED, Found.UNRESOLVED):
             groups.setdefault((each.setting, each.value, each.precision), []).append(each)
     sentences = []
-    for (*setting, _), group in groups.items():
-        count = sum([each.setting, each.value] == setting for each in known)
-        worst = max(group, key=lambda each: each.smallest)
-        sentences.append(worst._sentence(f", in {len(group)} of {count} runs"))
+    for group in groups.values():
+        lost = [each for each in group if each.found is Found.UNRESOLVED]
+        if 2 * len(lost) >= len(group):
+            worst = max(lost, key=lambda each: each.smallest)
+            sentences.append(worst._sentence(f", in {len(lost)} of {len(group)} runs"))
     return sentences

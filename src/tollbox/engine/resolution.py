@@ -92,13 +92,15 @@ class ResolutionCheck:
         model, (setting, value, radius, drawing) = self._sender.model, sampled
         precision = model.precision if model.running or model.dtype == torch.float64 else ""
         fine = precision == "float32" and radius >= SETTLED_RADIUS
-        if model.quantize is None and (fine or precision == "float64"):
-            return Resolution(Found.RESOLVED, setting, value)
+        if model.quantize is not None:
+            precision = f"{model.quantize}-bit images"
+        elif fine or precision == "float64":
+            return Resolution(Found.RESOLVED, setting, value, precision=precision)
         probe = Probe.of(self._sender, problem, drawing)
         if probe is None:
             return Resolution(Found.NOT_CHECKED, setting, value)
         if probe.resolves(radius):
-            return Resolution(Found.RESOLVED, setting, value)
+            return Resolution(Found.RESOLVED, setting, value, precision=precision)
         largest = value * GREYER * math.sqrt(problem.dimension) / radius
         exponents = range(math.floor(math.log10(value)), math.ceil(math.log10(largest)) + 1)
         values = [step * 10.0**exponent for exponent in exponents for step in STEPS]
@@ -106,8 +108,6 @@ class ResolutionCheck:
         first = bisect_left(larger, True, key=lambda each: probe.resolves(radius * each / value))
         if first == len(larger):
             return Resolution(Found.NOT_CHECKED, setting, value)
-        if model.quantize is not None:
-            precision = f"{model.quantize}-bit images"
         return Resolution(Found.UNRESOLVED, setting, value, larger[first], precision)
 
 
@@ -136,14 +136,12 @@ class Probe:
     """Whether the precision is unknown, so that the two points may be too far apart."""
 
     DIRECTIONS = 64, 128
-    THRESHOLD = 0.88, 0.55
-    """Number of directions, and smallest correlation of a radius that is resolved: of margins and
-    of decisions. An estimate from n answers is worth rho n of them, and its final distance grows by
-    about rho^-0.9. So rho = 0.95 (0.79 for decisions) is a distance 1.05 times as large, and 0.81
-    (0.60) one 1.2 times as large. At the former an image gives a false alarm with probability 2e-4
-    (5e-5); at the latter one image is recognised with probability 0.97 (0.26), and at least one of
-    20 with 1.00 (1.00). Decisions have the wider margin because boundary points may lie
-    where three classes meet, at 0.67 for one of 84 images of the embedded network in float32."""
+    THRESHOLD = 0.85, 0.72
+    """Number of directions, and smallest correlation of a radius that is resolved: of margins, and
+    of decisions, the larger of two where the precision is unknown. An estimate from n answers is worth rho n of them, and its
+    final distance grows by about rho^-0.9: by 1.05 at rho = 0.95, 1.16 at 0.85, 1.2 at 0.82. A
+    correlation of 64 margins has an error of 0.01 at 0.95 and 0.04 at 0.82, one of 128 decisions
+    0.05. Images differ by more, so a run has a warning if half of its images do."""
 
     @classmethod
     @torch.no_grad()

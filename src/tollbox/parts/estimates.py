@@ -354,9 +354,9 @@ class _Radius(Checked):
 
 
 def typical_distance(problem: Problem) -> float:
-    """Return the distance of an image in which every value has moved by a hundredth of its range,
-    which is about what attacks reach. A radius that is a share of the distance is checked there."""
-    return 0.01 * (math.sqrt(problem.dimension) if problem.norm is Metric.L2 else 1.0)
+    """Return the distance of an image in which every value has moved by 0.03, on the way from a
+    start to where attacks end. A radius that is a share of the distance is checked there."""
+    return 0.03 * (math.sqrt(problem.dimension) if problem.norm is Metric.L2 else 1.0)
 
 
 def _resolved(problem: Problem, delta: float) -> float:
