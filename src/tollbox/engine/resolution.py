@@ -138,10 +138,10 @@ class Probe:
     DIRECTIONS = 64, 128
     THRESHOLD = 0.85, 0.72
     """Number of directions, and smallest correlation of a radius that is resolved: of margins, and
-    of decisions, the larger of two where the precision is unknown. An estimate from n answers is worth rho n of them, and its
-    final distance grows by about rho^-0.9: by 1.05 at rho = 0.95, 1.16 at 0.85, 1.2 at 0.82. A
-    correlation of 64 margins has an error of 0.01 at 0.95 and 0.04 at 0.82, one of 128 decisions
-    0.05. Images differ by more, so a run has a warning if half of its images do."""
+    of decisions, the larger of two where the precision is unknown. An estimate from n answers is
+    worth rho n of them, and its final distance grows by about rho^-0.9: by 1.05 at rho = 0.95, 1.16
+    at 0.85, 1.2 at 0.82. A correlation of 64 margins has an error of 0.01 at 0.95 and 0.04 at 0.82,
+    one of 128 decisions 0.05. Images differ by more, so a run warns if half of its images do."""
 
     @classmethod
     @torch.no_grad()
