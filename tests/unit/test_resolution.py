@@ -152,18 +152,18 @@ def test_half_precision_hides_what_attacks_sample_and_the_value_named_does_not(n
 
 def test_the_warning_is_one_sentence_in_the_result_and_one_for_the_run() -> None:
     model = tb.models.from_torch(NET, dtype=torch.bfloat16)
-    rest = "rounding hides such small steps; set estimate.delta to at least 0.05, or run the"
+    rest = "rounding hides steps this small; set estimate.delta to at least 0.05, or run the"
     said = f"the model does not resolve estimate.delta = 0.0045 in bfloat16{{}}: {rest} model in "
     with pytest.warns(ModelWarning) as warned:
         results = tb.run(CGBA, model, IMAGES[:3], LABELS[:3], budget=4)
     assert [result.warnings for result in results] == 3 * [(said.format("") + "float32",)]
-    assert [str(each.message) for each in warned] == [said.format(", in 3 of 3 runs") + "float32."]
+    assert [str(each.message) for each in warned] == [said.format(" (3 of 3 runs)") + "float32."]
     assert warned[0].filename == __file__
     assert results.exactness.after(results[0].warnings) == results.exactness
     one, other = results[0].resolution, Resolution(Found.RESOLVED, "estimate.delta", 0.0045)
     runs = [replace(results[0], resolution=each) for each in (one, other, one._replace(smallest=2))]
     [sentence] = unresolved(runs)
-    assert "in 2 of 3 runs" in sentence
+    assert "(2 of 3 runs)" in sentence
     assert "at least 2," in sentence
 
 
@@ -171,7 +171,7 @@ def test_the_grid_of_a_model_hides_small_steps_and_a_metered_one_is_not_asked() 
     model = tb.models.from_torch(NET, quantize=8)
     [first, _] = found(CGBA, model)
     assert (first.found, first.precision) == (Found.UNRESOLVED, "8-bit images")
-    assert first.warnings[0].endswith("steps; set estimate.delta to at least 0.05")
+    assert first.warnings[0].endswith("steps this small; set estimate.delta to at least 0.05")
     rows = 0
 
     def counted(images: Tensor) -> Tensor:

@@ -1,9 +1,10 @@
 """Values that depend on the size of the image.
 
-1. Authors publish settings for data sets: of 28 to 64 pixels, and of 224. So a field of an attack
-   or a part may hold two values: `small` for images whose smaller side is below 112 pixels, half of
-   224, and `large` for all others. In between, nobody has published any.
-2. `Cell.fitted` and attacks resolve it once per image, before anything else reads the attack.
+1. A field of an attack or a part may hold two values: `small` for images whose smaller side is
+   below 112 pixels, half of 224, and `large` for all others. Authors publish settings for data sets
+   of 28 to 64 pixels and of 224 pixels, and none for sizes in between.
+2. `Cell.fitted` and attacks choose one of the two once per image, before anything else reads the
+   attack.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ BELOW = 112
 
 @dataclass(frozen=True)
 class BySide:
-    """A value for small images, and one for large images."""
+    """A pair of values: one for small images and one for large images."""
 
     small: Any
     large: Any
@@ -34,14 +35,14 @@ class BySide:
 
 
 def by_side(small: Any, large: Any, below: int = BELOW) -> Any:
-    """Return a value for any field of an attack or a part: `small` for images whose smaller side
-    is below `below` pixels, otherwise `large`."""
+    """Return a value for any field of an attack or a part. It stands for `small` if the smaller
+    side of the image is below `below` pixels, and for `large` otherwise."""
     return BySide(small, large, below)
 
 
 def at_side(value: T, side: float, around: tuple[int, ...] = ()) -> T:
-    """Return an attack or a part with the values for images of that side; itself if it has no
-    others. `around` are the objects that contain it."""
+    """Return an attack or a part with its values for images of that side, or the same object if
+    none of its values depends on the size. `around` has the ids of the objects that contain it."""
     if isinstance(value, BySide):
         chosen: T = value.small if side < value.below else value.large
         return at_side(chosen, side, around)

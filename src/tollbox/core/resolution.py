@@ -42,7 +42,7 @@ class Resolution(NamedTuple):
 
     def _sentence(self, count: str = "") -> str:
         rounds = f" in {self.precision}" if self.precision else ""
-        what = f"{self.setting} = {self.value:g}{rounds}{count}: rounding hides such small steps"
+        what = f"{self.setting} = {self.value:g}{rounds}{count}: rounding hides steps this small"
         other = ", or run the model in float32" if self.precision in LOWER_PRECISIONS else ""
         return f"{UNRESOLVED} {what}; set {self.setting} to at least {self.smallest:g}{other}"
 
@@ -69,5 +69,5 @@ def unresolved(runs: Iterable[Any]) -> list[str]:
         lost = [each for each in group if each.found is Found.UNRESOLVED]
         if 2 * len(lost) >= len(group):
             worst = max(lost, key=lambda each: each.smallest)
-            sentences.append(worst._sentence(f", in {len(lost)} of {len(group)} runs"))
+            sentences.append(worst._sentence(f" ({len(lost)} of {len(group)} runs)"))
     return sentences

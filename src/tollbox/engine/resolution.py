@@ -2,31 +2,35 @@
 
 An attack that samples around a point c learns a direction from how the answers respond to a step
 of length delta along u. In TF32, in half precision or on an 8-bit grid, rounding may hide this
-response. The check measures it, uncharged, as the correlation over random directions u of
+response. The check measures it, uncharged, as the correlation, over random directions u, of
 
     m(c + delta u)  and  m(c' + delta u),
 
 where m is the margin: the logit of the source class minus that of the best other class. The points
-c and c' are so close that the network responds alike, but are rounded differently. With a response
-of variance s^2 and rounding noise of variance sigma^2, the correlation is
-rho = s^2 / (s^2 + sigma^2): close to 1 for a radius that is resolved, close to 0 for one that is
-not. (Points on opposite sides, c + delta u and c - delta u, would not do: curvature lowers their
-correlation as noise does, to 0.6 at delta = 0.3 on the embedded network in float32. They are used
-only if the precision is unknown, and c and c' may be so far apart that the responses differ.)
+c and c' are so close that the network responds alike at both, but they are rounded differently.
+With a response of variance s^2 and rounding noise of variance sigma^2, the correlation is
+rho = s^2 / (s^2 + sigma^2). It is close to 1 for a radius that is resolved, and close to 0 for one
+that is not.
+
+Points on opposite sides, c + delta u and c - delta u, do not replace c and c'. Curvature lowers
+their correlation as noise does, to 0.6 at delta = 0.3 on the embedded network in float32. The check
+uses them only if the precision is unknown, because c and c' may then be so far apart that the
+responses differ.
 
 1. c is the source image, slightly greyer, so that steps are not clipped, plus a dither of up to
-   half a step of the 8-bit grid. c' differs from it by 0.2113 of a step in every pixel, at random
-   signs: the errors of rounding to a grid, 1 - 6 a (1 - a) correlated at a distance of a steps, are
-   then uncorrelated. A finer grid, such as that of TF32, is passed by several steps.
+   half a step of the 8-bit grid. c' differs from c by 0.2113 of a step in every pixel, with random
+   signs. At a distance of a steps, the errors of rounding to a grid have a correlation of
+   1 - 6 a (1 - a), which is 0 here. On a finer grid, such as that of TF32, c and c' are several
+   steps apart.
 2. If a model has no logits, c and c' are points on its boundary, and m is 1 for the source class
    and 0 otherwise. The correlation is then (2 / pi) asin(rho).
-3. A metered model gets no query. Its rounding to `quantize` bits is known: m is then a linear
+3. A metered model gets no query. Its rounding to `quantize` bits is known, so m is a linear
    function of the points as sent, with random weights from the directions of the attack.
-4. What is found depends on the image and the model only (rule 4 of the design).
-5. Nothing is sent if the precision settles it: float64, or float32 without rounding and a radius of
-   at least 1e-4, where rounding is 8192 times finer than in TF32.
-6. The check warns only if a larger radius is resolved. A model for which none is (because it fails,
-   answers at random, or gives one label to all) is "not checked".
+4. The outcome depends only on the image and the model (rule 4 of the design).
+5. The check sends nothing if the precision settles the outcome: float64, or float32 without
+   rounding and a radius of at least 1e-4, where rounding is 8192 times finer than in TF32.
+6. The check warns only if the model resolves a larger radius. If it resolves none (because it
+   fails, answers at random, or gives one label to all), the outcome is "not checked".
 """
 
 from __future__ import annotations
