@@ -24,6 +24,7 @@ from tollbox.attacks.frugal.ray_start import (
     RayStart,
 )
 from tollbox.core.ask import Iterate
+from tollbox.core.by_side import at_side
 from tollbox.core.stop import Stop
 from tollbox.theory.search_costs import optimal_splits
 
@@ -319,7 +320,7 @@ def test_for_a_target_another_class_is_no_success():
 
 def test_inward_is_a_start_for_any_attack():
     boundary = testing.half_space(0.5, factor=4)
-    attack = replace(tb.preset("cgba"), start=RayStart())
+    attack = replace(at_side(tb.preset("cgba"), 224), start=RayStart())  # low frequencies
     [result] = tb.run(attack, boundary.model(), boundary.source[None], [0], budget=1500)
     assert result.stop is Stop.BUDGET
     assert result.distance < 1.1 * boundary.optimum

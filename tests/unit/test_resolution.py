@@ -14,6 +14,7 @@ from torch import Tensor, nn
 import tollbox as tb
 from tollbox._run import run_cells
 from tollbox.attack import Ask
+from tollbox.core.by_side import at_side
 from tollbox.core.cell import Cell
 from tollbox.core.model import Decision, Model
 from tollbox.core.resolution import Found, Resolution, unresolved
@@ -136,7 +137,7 @@ def test_layers_that_round_as_in_tf32_hide_the_published_radius() -> None:
 @pytest.mark.parametrize("name", ["cgba", "hsja", "qfool", "opt", "cgba+seri", "hsja-original"])
 def test_half_precision_hides_what_attacks_sample_and_the_value_named_does_not(name: str) -> None:
     model = tb.models.from_torch(NET, dtype=torch.bfloat16)
-    attack: Any = tb.preset(name)
+    attack: Any = at_side(tb.preset(name), 28)
     each, _ = found(attack, model)
     assert (each.found, each.precision) == (Found.UNRESOLVED, "bfloat16")
     *names, last = each.setting.split(".")
@@ -152,26 +153,32 @@ def test_half_precision_hides_what_attacks_sample_and_the_value_named_does_not(n
 
 def test_the_warning_is_one_sentence_in_the_result_and_one_for_the_run() -> None:
     model = tb.models.from_torch(NET, dtype=torch.bfloat16)
-    rest = "rounding hides steps this small; set estimate.delta to at least 0.05, or run the"
-    said = f"the model does not resolve estimate.delta = 0.0045 in bfloat16{{}}: {rest} model in "
+    rest = (
+        "rounding hides steps this small; set estimate.delta to at least {1}, or run the model in "
+    )
+    said = "the model does not resolve estimate.delta = 0.0045 in bfloat16{0}: " + rest + "float32"
     with pytest.warns(ModelWarning) as warned:
         results = tb.run(CGBA, model, IMAGES[:3], LABELS[:3], budget=4)
-    assert [result.warnings for result in results] == 3 * [(said.format("") + "float32",)]
-    assert [str(each.message) for each in warned] == [said.format(" (3 of 3 runs)") + "float32."]
+    needed = [result.resolution.smallest for result in results]
+    assert [result.warnings for result in results] == [(said.format("", n),) for n in needed]
+    [message] = [str(each.message) for each in warned]
+    assert message == said.format(" (3 of 3 runs)", max(needed)) + "."
     assert warned[0].filename == __file__
     assert results.exactness.after(results[0].warnings) == results.exactness
-    one, other = results[0].resolution, Resolution(Found.RESOLVED, "estimate.delta", 0.0045)
+    one = results[0].resolution
+    other = one._replace(found=Found.RESOLVED)
     runs = [replace(results[0], resolution=each) for each in (one, other, one._replace(smallest=2))]
     [sentence] = unresolved(runs)
     assert "(2 of 3 runs)" in sentence
     assert "at least 2," in sentence
+    assert unresolved([runs[0], runs[1], runs[1]]) == []  # of less than half
 
 
 def test_the_grid_of_a_model_hides_small_steps_and_a_metered_one_is_not_asked() -> None:
     model = tb.models.from_torch(NET, quantize=8)
     [first, _] = found(CGBA, model)
     assert (first.found, first.precision) == (Found.UNRESOLVED, "8-bit images")
-    assert first.warnings[0].endswith("steps this small; set estimate.delta to at least 0.05")
+    assert first.warnings[0].endswith("steps this small; set estimate.delta to at least 0.1")
     rows = 0
 
     def counted(images: Tensor) -> Tensor:

@@ -103,14 +103,19 @@ class ResolutionCheck:
         probe = Probe.of(self._sender, problem, drawing)
         if probe is None:
             return Resolution(Found.NOT_CHECKED, setting, value)
-        if probe.resolves(radius):
+        if probe.resolves(radius, probe.THRESHOLD[probe.labels]):
             return Resolution(Found.RESOLVED, setting, value, precision=precision)
         largest = value * GREYER * math.sqrt(problem.dimension) / radius
         exponents = range(math.floor(math.log10(value)), math.ceil(math.log10(largest)) + 1)
         values = [step * 10.0**exponent for exponent in exponents for step in STEPS]
         larger = [each for each in values if value < each <= largest]
-        first = bisect_left(larger, True, key=lambda each: probe.resolves(radius * each / value))
-        if first == len(larger):
+        for least in probe.THRESHOLD[probe.labels], probe.NEARLY:
+            first = bisect_left(
+                larger, True, key=lambda each: probe.resolves(radius * each / value, least)
+            )
+            if first < len(larger):
+                break
+        else:
             return Resolution(Found.NOT_CHECKED, setting, value)
         return Resolution(Found.UNRESOLVED, setting, value, larger[first], precision)
 
@@ -146,6 +151,10 @@ class Probe:
     worth rho n of them, and its final distance grows by about rho^-0.9: by 1.05 at rho = 0.95, 1.16
     at 0.85, 1.2 at 0.82. A correlation of 64 margins has an error of 0.01 at 0.95 and 0.04 at 0.82,
     one of 128 decisions 0.05. Images differ by more, so a run warns if half of its images do."""
+
+    NEARLY = 0.55
+    """Correlation that is accepted for the value to set if none reaches the threshold: decisions at
+    a large radius also depend on the boundary's curvature."""
 
     @classmethod
     @torch.no_grad()
@@ -213,8 +222,7 @@ class Probe:
         scale = float(one.norm() * two.norm()) * (-1 if opposite else 1)
         return float((one * two).sum()) / scale if scale else 0.0
 
-    def resolves(self, radius: float) -> bool:
-        least = self.THRESHOLD[self.labels]
+    def resolves(self, radius: float, least: float) -> bool:
         if self.correlation(radius) >= least:
             return True
         return self.unknown and self.correlation(radius, opposite=True) >= least
