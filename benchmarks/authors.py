@@ -39,6 +39,7 @@ import torch
 
 import tollbox as tb
 from tollbox.core.ask import at_once
+from tollbox.core.by_side import at_side
 
 HERE = Path(__file__).resolve().parent
 MAX_QUERIES = 200_000
@@ -164,7 +165,7 @@ def run_ours(
     price: float,
 ) -> list[Run | None]:
     """Our runs of one preset from these starts, None for one that did not end as planned."""
-    attack: Any = tb.preset(preset)
+    attack: Any = at_side(tb.preset(preset), math.inf)  # as at 224 x 224: their settings are fixed
     lengths: Sequence[int] = [args.iterations]
     if not hasattr(attack, "estimate"):
         # SurFree accepts only what moved: where an iteration ended is seen from shorter runs.
