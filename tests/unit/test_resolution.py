@@ -311,3 +311,34 @@ def test_a_mask_confines_what_is_sampled() -> None:
     tb.run(CGBA, model, IMAGES[:1], LABELS[:1], mask=mask, budget=4)
     sampled = [batch for batch in seen if (batch[0] - batch[1]).abs().sum() > 0][-3:]
     assert all(torch.equal(batch[0, :, 14:], batch[1, :, 14:]) for batch in sampled)
+
+
+def test_a_finest_that_raises_stops_its_image_and_no_other() -> None:
+    class Faulty:
+        def finest(self, problem: Any) -> Any:
+            raise ZeroDivisionError
+
+        def __call__(self, problem: Any) -> Any:
+            yield Ask(problem.source[None], phase="own")
+            return Stop.ITERATIONS
+
+    attacks: list[Any] = [Faulty(), FRUGAL]
+    image, label = IMAGES[0], int(LABELS[0])
+    cells = [Cell(attack, image, label, limits=tb.Limits(4)) for attack in attacks]
+    bad, good = run_cells(cells, SHIPPED.model)
+    assert (bad.stop, good.stop) == (Stop.ATTACK_ERROR, Stop.BUDGET)
+    assert "ZeroDivisionError" in bad.reason
+
+
+def test_whatever_the_model_raises_in_the_check_is_left_to_the_queries() -> None:
+    class Odd(BaseException):
+        pass
+
+    def model(images: Tensor) -> Tensor:
+        if not (images == IMAGES[0]).flatten(1).all(1).any():
+            raise Odd
+        return torch.full((len(images),), int(LABELS[0]))
+
+    [result] = tb.run(CGBA, model, IMAGES[:1], LABELS[:1], budget=4)
+    assert result.stop is Stop.MODEL_ERROR
+    assert result.resolution == Resolution(Found.NOT_CHECKED, "estimate.delta", 0.0045)

@@ -89,8 +89,10 @@ class ResolutionCheck:
             if sampled.drawing.kind is not None and problem.mask is None:
                 self._known[key] = found
             return found
-        except (Exception, SystemExit):  # from the model; the attack's own queries report it
-            return Resolution()
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # from the model; the attack's own queries report it
+            return Resolution(Found.NOT_CHECKED, *sampled[:2])
 
     def _checked(self, problem: Problem, sampled: Sampled) -> Resolution:
         model, (setting, value, radius, drawing) = self._sender.model, sampled
