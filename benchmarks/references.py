@@ -132,6 +132,15 @@ def shown(entry: dict[str, Any]) -> list[str]:
     return [entry["preset"], entry["reference"], marks, *ratios, pairs, middle]
 
 
+def table(entries: list[dict[str, Any]]) -> str:
+    """Return all lines, with a column for each mark; entries may differ in their number."""
+    count = max((len(entry["ratio"]) for entry in entries), default=0)
+    head = ["preset", "reference", "marks", *["ratio"] * count, "pairs", "median"]
+    rows = [shown(entry) for entry in entries]
+    filled = [[*row[:-2], *[""] * (len(head) - len(row)), *row[-2:]] for row in rows]
+    return merged.grid(head, filled)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=(__doc__ or "").splitlines()[0], parents=[common.options()]
@@ -174,8 +183,7 @@ def main() -> None:
         runs = [run for run in now["runs"] if run != this] + [this]
         listed = [kept[name] for name in REFERENCES if name in kept]
         common.write(args.out, {"settings": settings, "runs": runs, "entries": listed})
-    head = ["preset", "reference", "marks", *("ratio" for _ in QUERIES), "pairs", "median"]
-    print(merged.grid(head, [shown(entries[name]) for name in args.only if name in entries]))
+    print(table([entries[name] for name in args.only if name in entries]))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from torch import nn
 
 import tollbox as tb
 from tollbox.core import device as device_module
-from tollbox.core.device import CudaGraph, NotRecordable, tf32_allowed, tf32_setting
+from tollbox.core.device import CudaGraph, NotRecordable, set_tf32, tf32_allowed, tf32_setting
 from tollbox.core.execution import LARGEST_BATCH
 from tollbox.core.model import Decision
 from tollbox.engine.sender import Sender
@@ -205,7 +205,7 @@ def precisions():
 @pytest.mark.parametrize("modern", [False, True])
 def test_tf32_holds_for_the_network_alone(precisions, modern):
     """Also where torch refuses to read `allow_tf32`, since it was set in the newer way."""
-    seen, on, off = [], (True, True), (False, False)
+    seen, on, off = [], ("high", True), ("highest", False)
     if modern:
         precisions[0].fp32_precision = "tf32"
         on, off = ("tf32", "tf32"), ("ieee", "ieee")
@@ -214,13 +214,13 @@ def test_tf32_holds_for_the_network_alone(precisions, modern):
 
     class Looks(nn.Flatten):
         def forward(self, images):
-            seen.append(tf32_setting())
+            seen.append(tf32_setting()[:2])
             if images.sum() == 0:
                 raise ZeroDivisionError
             return super().forward(images)
 
     before = tf32_setting()
-    assert before == (on if modern else (False, True))  # torch's own
+    assert before[:2] == (on if modern else ("highest", True))  # torch's own
     assert tf32_allowed()
     model = tb.models.from_torch(Looks())
     model(IMAGES)
@@ -229,6 +229,27 @@ def test_tf32_holds_for_the_network_alone(precisions, modern):
     with pytest.raises(ZeroDivisionError):
         model(0 * IMAGES)
     assert tf32_setting() == before
+
+
+@pytest.mark.parametrize("precision", ["high", "medium"])
+def test_torchs_precision_of_products_is_put_aside_and_back(precision):
+    """ "medium" lets a CPU compute float32 products in bfloat16; torch must stay readable."""
+    seen, cpu = [], torch.backends.mkldnn.matmul
+
+    class Looks(nn.Flatten):
+        def forward(self, images):
+            seen.append((torch.get_float32_matmul_precision(), cpu.fp32_precision))
+            return super().forward(images)
+
+    before = tf32_setting()
+    try:
+        torch.set_float32_matmul_precision(precision)
+        own = cpu.fp32_precision
+        tb.models.from_torch(Looks())(IMAGES)
+        assert seen == [("highest", "ieee")]
+        assert (torch.get_float32_matmul_precision(), cpu.fp32_precision) == (precision, own)
+    finally:
+        set_tf32(before)
 
 
 @pytest.mark.parametrize("dtype", [None, torch.float64, torch.bfloat16])

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 import tollbox as tb
-from tollbox.core.device import set_tf32, tf32_setting
+from tollbox.core.device import set_tf32, tf32_setting, tf32_turned
 from tollbox.errors import FileError, InputError
 from tollbox.models import archives, from_torch, loading
 from tollbox.models import compilation as compiled
@@ -202,12 +202,12 @@ def test_tf32_is_off_for_files_and_names_too(
     models = [load_model(f"looking:{name}", IMAGE) for name in ("net", "function")]
     models.append(replace(file, outputs=replace(file.outputs, network=module.function)))
     try:
-        set_tf32((True, True))
+        set_tf32(tf32_turned(True))
         for model in models:
             seen.clear()
             model.outputs(IMAGE[None])
-            assert set(seen) == {(False, False)}
-        assert tf32_setting() == (True, True)
+            assert set(seen) == {tf32_turned(False)}
+        assert tf32_setting() == tf32_turned(True)
     finally:
         set_tf32(before)
     on_cuda = {"device": torch.device("cuda"), "dtype": torch.float32}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,8 @@ from tollbox.core.model import Decision, Model
 from tollbox.core.resolution import Found, Resolution, unresolved
 from tollbox.core.stop import Stop
 from tollbox.engine import cell_run
+from tollbox.engine import resolution as checks
+from tollbox.engine.engine import Engine
 from tollbox.engine.resolution import Probe, resolution
 from tollbox.errors import ModelWarning
 from tollbox.models.embedded import embedded
@@ -172,6 +175,12 @@ def test_the_warning_is_one_sentence_in_the_result_and_one_for_the_run() -> None
     assert "(2 of 3 runs)" in sentence
     assert "at least 2," in sentence
     assert unresolved([runs[0], runs[1], runs[1]]) == []  # of less than half
+    mixed = [
+        SimpleNamespace(owner=owner, resolution=each)
+        for owner, each in ((" of hsja", one), (" of cgba", other), (" of cgba", other))
+    ]
+    [sentence] = unresolved(mixed, lambda end: end.owner)
+    assert "(1 of 1 runs of hsja)" in sentence
 
 
 def test_the_grid_of_a_model_hides_small_steps_and_a_metered_one_is_not_asked() -> None:
@@ -311,3 +320,43 @@ def test_a_mask_confines_what_is_sampled() -> None:
     tb.run(CGBA, model, IMAGES[:1], LABELS[:1], mask=mask, budget=4)
     sampled = [batch for batch in seen if (batch[0] - batch[1]).abs().sum() > 0][-3:]
     assert all(torch.equal(batch[0, :, 14:], batch[1, :, 14:]) for batch in sampled)
+
+
+def test_a_finest_that_raises_stops_its_image_and_no_other() -> None:
+    class Faulty:
+        def finest(self, problem: Any) -> Any:
+            raise ZeroDivisionError
+
+        def __call__(self, problem: Any) -> Any:
+            yield Ask(problem.source[None], phase="own")
+            return Stop.ITERATIONS
+
+    attacks: list[Any] = [Faulty(), FRUGAL]
+    image, label = IMAGES[0], int(LABELS[0])
+    cells = [Cell(attack, image, label, limits=tb.Limits(4)) for attack in attacks]
+    bad, good = run_cells(cells, SHIPPED.model)
+    assert (bad.stop, good.stop) == (Stop.ATTACK_ERROR, Stop.BUDGET)
+    assert "ZeroDivisionError" in bad.reason
+
+
+def test_whatever_the_model_raises_in_the_check_is_left_to_the_queries() -> None:
+    class Odd(BaseException):
+        pass
+
+    def model(images: Tensor) -> Tensor:
+        if not (images == IMAGES[0]).flatten(1).all(1).any():
+            raise Odd
+        return torch.full((len(images),), int(LABELS[0]))
+
+    [result] = tb.run(CGBA, model, IMAGES[:1], LABELS[:1], budget=4)
+    assert result.stop is Stop.MODEL_ERROR
+    assert result.resolution == Resolution(Found.NOT_CHECKED, "estimate.delta", 0.0045)
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "REMEMBERED", 2)
+    engine = Engine(SHIPPED.model)
+    cells = [Cell(HSJA, image, 0, limits=tb.Limits(2)) for image in IMAGES[:5]]
+    cells = [replace(cell, label=int(label)) for cell, label in zip(cells, LABELS, strict=False)]
+    assert {result.resolution.found for result in engine.run(cells)} == {Found.RESOLVED}
+    assert len(engine._resolves._known) == 2

@@ -364,6 +364,9 @@ def test_references_are_compared_and_stored(named: Any) -> None:
     assert entry["ratio"]["200"][0] == 4
     assert entry["pairs"] == {"200": 2, "500": 3}
     assert references.stored(entry) == theirs
+    shorter = {**entry, "ratio": dict([*entry["ratio"].items()][:1])}
+    lines = references.table([entry, shorter]).splitlines()
+    assert len({line.count("|") for line in lines}) == 1
     preset, repository, marks, first, *_, pairs, median = references.shown(entry)
     assert (preset, repository, pairs, median) == ("ttba", "BUPTAIOC/TtBA", "2/3", "5/1")
     assert marks == "200/500 queries"

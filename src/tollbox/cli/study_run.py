@@ -17,7 +17,6 @@ from functools import partial
 from pathlib import Path
 
 from ..core.goal import numbered
-from ..core.resolution import unresolved
 from ..errors import InputError, mention
 from ..studies.events import Options, Outcome
 from ..studies.fingerprint import environment_notice
@@ -106,8 +105,8 @@ def say_end(
         total = results.record.cells
         if table:
             show(f"{results.study.name}: {folder}", results.status())
-            notes = unresolved(results.finished())
-            write(*findings(results), *(f"Note: {note}." for note in notes))
+            notes = (f"Note: {note}." for note in results.unresolved)
+            write(*findings(results), *notes)
         ends, cells = results.finished(), _cells(results)
         left = total - len(ends)
         failed = [end for end in ends if end.stop.failed]

@@ -3,9 +3,10 @@
 1. On a CPU a network allocates and frees its activations, megabytes each, for every batch. By
    default the C library returns them to the system, which maps and clears them page by page the
    next time. For a small network that takes as long as computing; `keep_freed` prevents it.
-2. TF32: torch has two interfaces, `allow_tf32` and, since 2.9, `fp32_precision`. Reading the first
-   raises after the second was set. So a setting is read and restored through the first interface
-   while that is readable, otherwise through the second.
+2. TF32: torch has two interfaces, `set_float32_matmul_precision` with `allow_tf32`, and, since 2.9,
+   `fp32_precision`. Reading the first raises after the second was set. So a setting is read and
+   restored through the first interface while that is readable, otherwise through the second. The
+   first also lets a CPU compute in bfloat16 ("medium"), so the CPU's precision is set as well.
 3. A CUDA graph records the launches of many small kernels once and replays them as one. It has its
    own memory: inputs and outputs are copied, so that a replay on the same stream may follow
    immediately. So all graphs can share one memory pool.
@@ -123,37 +124,45 @@ def kernels_for(like: Tensor) -> Any:
     return _kernels() if like.is_cuda else None
 
 
-TF32Setting = tuple[bool | str, bool | str]
-"""Settings of matrix products and of convolutions: flags, or names of precisions."""
+TF32Setting = tuple[bool | str, ...]
+"""Settings of matrix products and convolutions on CUDA, and, since torch 2.9, on the CPU."""
 _PRODUCTS: Any = torch.backends.cuda.matmul
 _CUDNN: Any = torch.backends.cudnn
+_MKLDNN: Any = torch.backends.mkldnn
+_CPU = (_MKLDNN.matmul, _MKLDNN.conv) if hasattr(_MKLDNN, "matmul") else ()
 
 
 def tf32_setting() -> TF32Setting:
     """Return torch's current setting in this process."""
+    cpu = [each.fp32_precision for each in _CPU]
     try:
-        return _PRODUCTS.allow_tf32, _CUDNN.allow_tf32
+        return torch.get_float32_matmul_precision(), _CUDNN.allow_tf32, *cpu
     except RuntimeError:
-        return _PRODUCTS.fp32_precision, _CUDNN.conv.fp32_precision
+        return _PRODUCTS.fp32_precision, _CUDNN.conv.fp32_precision, *cpu
 
 
 def set_tf32(setting: TF32Setting) -> None:
     """Set torch to a setting read in another process or at another time."""
-    if isinstance(setting[0], bool):
-        _PRODUCTS.allow_tf32, _CUDNN.allow_tf32 = setting
+    products, convolutions, *cpu = setting
+    if isinstance(convolutions, bool):
+        torch.set_float32_matmul_precision(str(products))
+        _CUDNN.allow_tf32 = convolutions
     else:
-        _PRODUCTS.fp32_precision, _CUDNN.conv.fp32_precision = setting
+        _PRODUCTS.fp32_precision, _CUDNN.conv.fp32_precision = products, convolutions
+    for each, precision in zip(_CPU, cpu, strict=False):
+        each.fp32_precision = precision
 
 
 def tf32_turned(on: bool) -> TF32Setting:
     """Return the setting that turns TF32 on or off, for the interface in use."""
-    if isinstance(tf32_setting()[0], bool):
-        return on, on
-    return ("tf32", "tf32") if on else ("ieee", "ieee")
+    cpu = ["none" if on else "ieee" for _ in _CPU]
+    if isinstance(tf32_setting()[1], bool):
+        return "high" if on else "highest", on, *cpu
+    return *(["tf32" if on else "ieee"] * 2), *cpu
 
 
 def tf32_allowed() -> bool:
-    return any(value in (True, "tf32") for value in tf32_setting())
+    return any(value in (True, "tf32", "high", "medium") for value in tf32_setting()[:2])
 
 
 class NotRecordable(RuntimeError):

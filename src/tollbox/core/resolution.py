@@ -5,7 +5,7 @@ Results and stores keep a `Resolution`, so it is plain data and does not need to
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -50,24 +50,27 @@ class Resolution(NamedTuple):
 UNKNOWN = Resolution()
 
 
-def warnings_of(runs: Iterable[Any]) -> list[str]:
+def warnings_of(runs: Iterable[Any], owner: Callable[[Any], str] = lambda _: "") -> list[str]:
     """Return the warnings of results, or of records of results, each once; see `unresolved`."""
     known = list(runs)
     texts = {text for run in known for text in run.warnings if text not in run.resolution.warnings}
-    return sorted(texts) + unresolved(known)
+    return sorted(texts) + unresolved(known, owner)
 
 
-def unresolved(runs: Iterable[Any]) -> list[str]:
+def unresolved(runs: Iterable[Any], owner: Callable[[Any], str] = lambda _: "") -> list[str]:
     """Return a warning for each setting, value and precision that the model does not resolve in at
-    least half of the runs in which this was checked: the median distance then suffers."""
+    least half of the runs in which this was checked: the median distance then suffers. Runs are
+    counted by their `owner`, words for the attack and the model, if there are several."""
     groups: dict[tuple[Any, ...], list[Resolution]] = {}
-    for each in (run.resolution for run in runs):
+    for run in runs:
+        each: Resolution = run.resolution
         if each.found in (Found.RESOLVED, Found.UNRESOLVED):
-            groups.setdefault((each.setting, each.value, each.precision), []).append(each)
+            key = owner(run), each.setting, each.value, each.precision
+            groups.setdefault(key, []).append(each)
     sentences = []
-    for group in groups.values():
+    for (name, *_), group in groups.items():
         lost = [each for each in group if each.found is Found.UNRESOLVED]
         if 2 * len(lost) >= len(group):
             worst = max(lost, key=lambda each: each.smallest)
-            sentences.append(worst._sentence(f" ({len(lost)} of {len(group)} runs)"))
+            sentences.append(worst._sentence(f" ({len(lost)} of {len(group)} runs{name})"))
     return sentences

@@ -224,8 +224,8 @@ class CellRun:
         if not self.problem.goal.flags(label):
             self._end(Stop.ALREADY_MISCLASSIFIED, f"the model answers {self._model.shown(label)}")
             return
-        self._resolution = self._check(self.problem, self.cell.fitted)
         try:
+            self._resolution = self._check(self.problem, self.cell.fitted)
             asking = self.cell.fitted(self.problem)
             if not isinstance(asking, Generator):
                 raise TypeError(f"calling it gave {type(asking).__name__}, expected a generator")

@@ -66,6 +66,9 @@ ENDS = 8
 WEIGHTS = 16
 """Number of linear functions that stand for the margin of a metered model."""
 
+REMEMBERED = 100_000
+"""Maximum number of outcomes kept; a stream of images may have no end."""
+
 Answers = Callable[[Tensor], Tensor]
 """Function from points to what they are answered: (n) or (n, k)."""
 
@@ -88,9 +91,13 @@ class ResolutionCheck:
             found = self._known.get(key) or self._checked(problem, sampled)
             if sampled.drawing.kind is not None and problem.mask is None:
                 self._known[key] = found
+                if len(self._known) > REMEMBERED:
+                    del self._known[next(iter(self._known))]
             return found
-        except (Exception, SystemExit):  # from the model; the attack's own queries report it
-            return Resolution()
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # from the model; the attack's own queries report it
+            return Resolution(Found.NOT_CHECKED, *sampled[:2])
 
     def _checked(self, problem: Problem, sampled: Sampled) -> Resolution:
         model, (setting, value, radius, drawing) = self._sender.model, sampled

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..core.exactness import Exactness
 from ..core.metric import Metric
-from ..core.resolution import warnings_of
+from ..core.resolution import unresolved, warnings_of
 from ..core.stop import Stop
 from ..data.tables import path_of
 from .store.codec import End
@@ -167,7 +167,20 @@ class StudyStatus:
     def warnings(self) -> list[str]:
         """Findings of the model check, and warnings in results, each once."""
         findings = [finding.rstrip(".") for finding in self.record.findings]
-        return findings + warnings_of(self.finished())
+        return findings + warnings_of(self.finished(), self._owner)
+
+    @property
+    def unresolved(self) -> list[str]:
+        """The warnings about radii that the models do not resolve."""
+        return unresolved(self.finished(), self._owner)
+
+    def _owner(self, end: End) -> str:
+        """Return words for the attack and the model of a cell, as far as there are others."""
+        models, attacks = [*self.record.models], self.record.attacks
+        pairs, series = len(models) * len(attacks), end.cell // self.record.width
+        model, attack = divmod(series * pairs // len(self.record.series), len(attacks) or 1)
+        of = f" of {attacks[attack]}" if len(attacks) > 1 else ""
+        return f"{of} on {models[model]}" if len(models) > 1 else of
 
     @property
     def kept(self) -> list[str]:
