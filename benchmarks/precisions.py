@@ -49,7 +49,7 @@ def model_of(way: str, args: argparse.Namespace) -> tb.models.Model:
     if way != CONVOLUTIONS:
         return common.model_of(args.net, args.device, args.layout, **WAYS[way])
     torch.backends.cudnn.allow_tf32 = True
-    network = nets.network(args.net).to(args.device)
+    network: Any = nets.network(args.net).to(args.device)
     if args.layout == "channels_last":
         network = network.to(memory_format=torch.channels_last)
     mean, std = (torch.tensor(v, device=args.device) for v in nets.NORMALISATION[args.net])
