@@ -169,7 +169,7 @@ def case(name, ratio):
 def whole(attack):
     """The same attack, with directions drawn in the whole space."""
     if hasattr(attack, "directions"):
-        return replace(attack, directions=replace(attack.directions, subspace=Full()))
+        return replace(attack, directions=replace(attack.directions, subspace=Full(), dropped=0.0))
     return replace(attack, estimate=replace(attack.estimate, subspace=Full()))
 
 
