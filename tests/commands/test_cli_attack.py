@@ -599,7 +599,9 @@ def run_interrupted(
     Path("my_impatient_model.py").write_text(
         f"PRESSES, NUMBER = {presses}, {int(number)}{IMPATIENT}"
     )
-    tokens = case.given(model="my_impatient_model:labels", budget="1e6", batch_size="2")
+    tokens = case.given(
+        model="my_impatient_model:labels", attack="surfree", budget="1e6", batch_size="2"
+    )
     return subprocess.run([*TOLLBOX, *tokens], capture_output=True, text=True)
 
 
