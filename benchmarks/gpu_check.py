@@ -12,7 +12,7 @@ watches; what it says is waited for, so there rule 7 does not hold.
 
 Also: kernels (`core/kernels.py`, `frugal/calibrated.py`) make what plain torch makes. A network
 that cannot be recorded in a CUDA graph runs without, with a warning, and no later run fails. A
-network runs in true float32 unless TF32 is asked for; a sampling radius that TF32 hides is told.
+network runs in true float32 by default, and a sampling radius that TF32 hides gives a warning.
 
 Rule 9, with `--net`: a study in fp32 and in TF32, killed again and again with one process and with
 two, ends like the unbroken one, bit for bit if it is `exact` (`killed.py`). On a CPU that is all.
@@ -287,7 +287,7 @@ def graphs(record: Callable[[str, bool], None]) -> None:
 
 
 def precision(record: Callable[[str, bool], None]) -> None:
-    """Float32 by default, whatever torch allows, and a warning where a radius is lost in TF32."""
+    """Float32 by default, whatever torch allows, and a warning if TF32 hides a radius."""
     single = tb.models.embedded(device="cuda")
     network = single.model.network or nn.Identity()
     common.use_tf32(True)
@@ -314,8 +314,10 @@ def precision(record: Callable[[str, bool], None]) -> None:
     rounded = tb.models.from_torch(network, device="cuda", tf32=True)
     function = tb.models.from_callable(lambda x: network(x).argmax(1), device="cuda")
     for what, model in (("TF32", rounded), ("a function in TF32", function)):
-        record(f"precision: {what}, a radius that is lost is told", outcome(model)[1] != {()})
-        record(f"precision: {what}, a wide one is not", outcome(model, delta=0.1)[1] == {()})
+        record(
+            f"precision: {what}, a radius that is lost gives a warning", outcome(model)[1] != {()}
+        )
+        record(f"precision: {what}, a wide one does not", outcome(model, delta=0.1)[1] == {()})
         record(f"precision: {what}, frugal does not warn", outcome(model, "frugal")[1] == {()})
     common.use_tf32(False)
 

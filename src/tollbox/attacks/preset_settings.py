@@ -6,8 +6,8 @@ authors have their published settings. Unpublished settings follow the paper's c
 growing noise, n_0 = 30, and for AGREST the rate m of CGBA and GeoDA.
 
 `by_side` has the authors' settings for small images, with lengths for 3x32x32, and those for large
-ones. Where authors have none for small images, the whole space or low frequencies are used there,
-whichever gave the smaller distances on CIFAR-10 (docs/attacks.md, "Small images").
+ones. Where nobody has published any for small images, the whole space or low frequencies are used
+there, whichever gave the smaller distances on CIFAR-10 (docs/attacks.md, "Small images").
 """
 
 from __future__ import annotations

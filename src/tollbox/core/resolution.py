@@ -33,7 +33,7 @@ class Resolution(NamedTuple):
     smallest: float = 0.0
     """The smallest value that the model resolves, if it does not resolve `value`."""
     precision: str = ""
-    """What rounds, such as TF32 or 8-bit images, if it does not resolve `value` and it is known."""
+    """What the model computes in, such as TF32 or 8-bit images, if it is known."""
 
     @property
     def warnings(self) -> tuple[str, ...]:

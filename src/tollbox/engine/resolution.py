@@ -127,14 +127,12 @@ class ResolutionCheck:
         return Resolution(Found.UNRESOLVED, setting, value, larger[first], precision)
 
 
-def resolution(
-    model: Model, image: Tensor, label: int, radius: float, subspace: Any, at_boundary: bool = False
-) -> float:
+def resolution(model: Model, image: Tensor, label: int, radius: float, subspace: Any) -> float:
     """Return the correlation at a radius for directions of a subspace; NaN if a boundary is needed,
-    and none is found. With `at_boundary`, margins are measured there as well."""
+    and none is found."""
     problem = Problem(image.to(model.device, model.dtype), label)
     sender = Sender(model, default_batch_size(model), one_shape=False, metered=False)
-    probe = Probe.of(sender, problem, subspace.begin(problem), at_boundary)
+    probe = Probe.of(sender, problem, subspace.begin(problem))
     return math.nan if probe is None else probe.correlation(radius)
 
 
@@ -165,9 +163,7 @@ class Probe:
 
     @classmethod
     @torch.no_grad()
-    def of(
-        cls, sender: Sender, problem: Problem, drawing: Any, at_boundary: bool = False
-    ) -> Probe | None:
+    def of(cls, sender: Sender, problem: Problem, drawing: Any) -> Probe | None:
         """Return the probe of an image; None if the model answers with labels only, and no
         boundary is found, or if it is metered and nothing is known about its rounding."""
         model, label = sender.model, problem.label
@@ -190,16 +186,14 @@ class Probe:
             logits = outputs(centres)
             if logits.ndim != 2 or not logits.is_floating_point() or logits.shape[1] < 2:
                 logits = None
-        if logits is None or at_boundary:
+        if logits is None:
             found = _boundary(problem, centres, decide)
             if found is None:
                 return None
-            centres = found
-        if logits is None:
             return cls(
-                problem, drawing, centres, lambda points: decide(points) == label, True, unknown
+                problem, drawing, found, lambda points: decide(points) == label, True, unknown
             )
-        others = outputs(centres)[0].clone()
+        others = logits[0].clone()
         others[label] = -math.inf
         other = int(others.argmax())
 

@@ -26,7 +26,7 @@ DTYPES = {
 }
 CHANNELS = (1, 3)
 CUDA = "CUDAExecutionProvider"
-"""It computes in TF32 unless it is told not to."""
+"""Its default is TF32."""
 FATAL = 4
 """onnxruntime's log level for fatal errors."""
 
