@@ -31,6 +31,8 @@ from torch import nn
 
 import tollbox as tb
 from tollbox.attacks.surrogates import Surrogate
+from tollbox.attacks.transfer import smoothed
+from tollbox.models.numerics import Normalised
 
 ALONE = "none"
 TOLD = 4.0
@@ -53,19 +55,25 @@ def network(name: str, net: str) -> tuple[nn.Module, str]:
     return cousin, net
 
 
-def surrogate(name: str, net: str) -> Surrogate:
-    chosen, normalised = network(name, net)
-    mean, std = nets.NORMALISATION[normalised]
-    return Surrogate(chosen.requires_grad_(False), mean=mean, std=std)
+def surrogate(names: str, net: str) -> Surrogate:
+    members = []
+    for name in names.split("+"):
+        chosen, normalised = network(name, net)
+        members.append(Normalised(chosen.requires_grad_(False), *nets.NORMALISATION[normalised]))
+    return Surrogate([member.eval() for member in members])
 
 
 def cosine(one: Surrogate, other: Surrogate, results: Any, loaded: common.Loaded) -> float:
-    """Of two networks' gradients at the points that were found: the mean over images."""
+    """Of two smoothed gradients at the points that were found: the mean over images."""
     found = []
     for result, image, label in zip(results, loaded.images, loaded.labels, strict=True):
         if result.adversarial is not None:
             problem = tb.attack.Problem(image, label)
-            first, second = (each.direction(problem, result.adversarial) for each in (one, other))
+            point = result.adversarial
+            first, second = (
+                smoothed(problem, each, point, 0, range(len(each.networks)))
+                for each in (one, other)
+            )
             found.append(float((first * second).sum()))
     return float(np.mean(found))
 

@@ -1,23 +1,22 @@
 """Surrogates: the user's own networks, whose gradients suggest where a boundary lies.
 
 1. A surrogate is not the model under test: it costs nothing, and can be differentiated.
-2. It receives one image at a time, in a batch of one, in float32 without TF32 and with
-   deterministic kernels, so that its answer depends on nothing else.
-3. With several networks, the answer is the mean of their unit gradients.
-4. The networks are never changed: if one is not on the device of the run or not in eval mode, a
+2. It receives the points of one image at a time, in batches of a fixed shape, in float32 without
+   TF32 and with deterministic kernels, so that its answers depend on nothing else.
+3. The networks are never changed: if one is not on the device of the run or not in eval mode, a
    copy is used.
-5. Surrogates with the same weights, mean and std are equal, and have the same `digest`.
+4. Surrogates with the same weights, mean and std are equal, and have the same `digest`.
 
-A surrogate suggests a direction to turn to. `frugal` tries it, trusts it according to its earlier
-gains, and drops it where estimates gain more for their price.
+transfer.py makes directions of these gradients. `frugal` starts along them, turns to them, trusts
+each network according to its earlier gains, and drops it where estimates gain more for their price.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +27,17 @@ from ..data.user_code import with_kind
 from ..errors import InputError
 from ..models.numerics import Normalisation, matrix_products
 from ..models.pytorch import prepared, weights_digest
-from ..parts.vectors import unit
+
+FIRST_GUESSES = 100
+"""A network recognises an image if its class is among the first hundredth of the network's
+guesses."""
+
+
+class Margins(NamedTuple):
+    """What a network answers for n points."""
+
+    margins: Tensor  # (n)
+    gradients: Tensor  # (n, c, h, w)
 
 
 class Surrogate:
@@ -57,7 +66,7 @@ class Surrogate:
         digests = [weights_digest(network) for network in self.networks]
         self.digest = "-".join(digest[:12] for digest in digests)
         """Digest of the weights."""
-        self.gradients, self.seconds = 0, 0.0
+        self.evaluations, self.seconds = 0, 0.0
         """Number of gradients computed in this process, and the host time that they took."""
 
     def __repr__(self) -> str:
@@ -70,22 +79,34 @@ class Surrogate:
         return hash(repr(self))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_ready": {}, "gradients": 0, "seconds": 0.0}
+        return {**self.__dict__, "_ready": {}, "evaluations": 0, "seconds": 0.0}
 
-    def direction(self, problem: Problem, point: Tensor) -> Tensor:
-        """Return the unit gradient of the margin of the class to reach over the flagged ones."""
+    def margins(
+        self, problem: Problem, points: Tensor, members: Sequence[int] | None = None
+    ) -> list[Margins]:
+        """Return the margins of the class to reach over the flagged ones and their gradients at
+        points (n, c, h, w): of every network, or of some. Gradients are 0 outside the mask."""
         started = time.perf_counter()
-        networks, normalise = self._on(point.device)
-        total = torch.zeros_like(point)
-        deterministic: AbstractContextManager[None] = torch.backends.cudnn.flags(
-            enabled=True, benchmark=False, deterministic=True, allow_tf32=False
-        )
-        with matrix_products(False), deterministic:
-            for network in networks:
-                total += unit(_gradient(network, normalise, problem, point))
-        self.gradients += 1
+        networks, normalise = self._on(points.device)
+        chosen = range(len(networks)) if members is None else members
+        with _exact():
+            found = [_margins(networks[each], normalise, problem, points) for each in chosen]
+        self.evaluations += len(points) * len(found)
         self.seconds += time.perf_counter() - started
-        return unit(problem.only_mask(total))
+        return found
+
+    def recognising(self, problem: Problem) -> list[int]:
+        """Return the networks that give the source class to the source image, or one of their first
+        guesses if there are many classes. Others know little about this image."""
+        networks, normalise = self._on(problem.source.device)
+        found = []
+        with _exact():
+            for number, network in enumerate(networks):
+                _, (logits,) = _logits(network, normalise, problem.source[None])
+                better = int((logits > logits[problem.label]).sum())
+                if better < max(1, len(logits) // FIRST_GUESSES):
+                    found.append(number)
+        return found
 
     def classes(self, image: Tensor) -> int:
         """Return the number of logits for an image (c, h, w). Raise InputError if the networks
@@ -94,9 +115,9 @@ class Surrogate:
         counts = []
         try:
             for network in self._on(image.device)[0]:
-                given, logits = _logits(network, normalise, image)
+                given, logits = _logits(network, normalise, image[None])
                 torch.autograd.grad(logits.sum(), given)
-                counts.append(len(logits))
+                counts.append(logits.shape[1])
         except InputError:
             raise
         except (Exception, SystemExit) as error:  # user code may raise anything
@@ -132,34 +153,46 @@ class Surrogate:
         )
 
 
-def _logits(network: nn.Module, normalise: Normalisation, point: Tensor) -> tuple[Tensor, Tensor]:
+def _logits(network: nn.Module, normalise: Normalisation, points: Tensor) -> tuple[Tensor, Tensor]:
     """Return the network's input, for differentiation, and its logits."""
     with torch.enable_grad():
-        image = point.detach().to(torch.float32)[None].clone().requires_grad_(True)
-        answer = network(normalise(image))
+        images = points.detach().to(torch.float32, copy=True).requires_grad_(True)
+        answer = network(normalise(images))
     outputs = getattr(answer, "logits", answer)  # transformers wraps them in an object
     if not isinstance(outputs, Tensor) or outputs.ndim != 2:
         raise InputError(
             f"returns {shown(outputs)}", expected="logits (n, classes)", input="surrogate"
         )
-    return image, outputs[0]
+    return images, outputs
 
 
-def _gradient(
-    network: nn.Module, normalise: Normalisation, problem: Problem, point: Tensor
-) -> Tensor:
+def _margins(
+    network: nn.Module, normalise: Normalisation, problem: Problem, points: Tensor
+) -> Margins:
     with torch.enable_grad():
-        image, logits = _logits(network, normalise, point)
+        images, logits = _logits(network, normalise, points)
+        count = logits.shape[1]
         flagged = sorted(problem.goal.flagged or ())
         largest = max(*flagged, problem.target or 0)
-        if largest >= len(logits):
-            given = f"has {len(logits)} classes, but class {largest} is that of an image or goal"
+        if largest >= count:
+            given = f"has {count} classes, but class {largest} is that of an image or goal"
             expected = "the classes of the model under test"
             raise InputError(given, expected=expected, input="surrogate")
         if problem.target is None:
-            others = [each for each in range(len(logits)) if not problem.goal.flags(each)]
-            rival = logits[others].amax()
+            others = [each for each in range(count) if not problem.goal.flags(each)]
+            rival = logits[:, others].amax(1)
         else:
-            rival = logits[problem.target]
-        (gradient,) = torch.autograd.grad(rival - logits[flagged].amax(), image)
-    return gradient[0].to(point)
+            rival = logits[:, problem.target]
+        margins = rival - logits[:, flagged].amax(1)
+        (gradients,) = torch.autograd.grad(margins.sum(), images)
+    return Margins(margins.detach(), problem.only_mask(gradients.to(points)))
+
+
+@contextlib.contextmanager
+def _exact() -> Iterator[None]:
+    """Float32 without TF32, and kernels that give the same bits every time."""
+    deterministic = torch.backends.cudnn.flags(
+        enabled=True, benchmark=False, deterministic=True, allow_tf32=False
+    )
+    with matrix_products(False), deterministic:
+        yield

@@ -33,6 +33,7 @@ from ...parts.starts import PHASE as START
 from ...parts.starts import Start, find_start, tolerance_of
 from ...parts.subspaces import Dct, Prior, drawing_for
 from ..surrogates import Surrogate
+from ..transfer import smoothed, transfer_rays
 from .calibrated import LARGEST_BLOCK, UNWEIGHED_CHUNKS, CalibratedSampler, DirectionEstimate
 from .overshoot_belief import limit_ratio, optimum
 from .ray_start import RadialPath, RayStart
@@ -48,6 +49,8 @@ SURROGATE_INFORMATION = 6.0
 """Information assumed for a surrogate's gradient, so that its log q starts like an estimate's."""
 DOUBTED_OFFSET = (-3.5, 0.0)
 """Initial offset (mean, standard deviation) of a surrogate's log q if another ray was closer."""
+ALONE_OFFSET = (-0.5, 0.7)
+"""Initial offset of the log q of each of several networks alone, relative to all together."""
 COARSEST_BIN = 4.0
 """Maximum ratio of a final bin's width to the intended one; a wider bin is searched again."""
 SMALLEST_PROGRESS = 0.98
@@ -120,7 +123,8 @@ class Frugal(Checked):
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
         ratio = limit_ratio(self.plan or problem.prices.ratio)
-        start = yield from self._first_point(problem, ratio)
+        members = [] if self.surrogate is None else self.surrogate.recognising(problem)
+        start = yield from self._first_point(problem, ratio, members)
         if start is None:
             return Stop.NO_START
         iterate, slack, smooth, doubted = start
@@ -136,7 +140,10 @@ class Frugal(Checked):
         ]
         options = [_Option(turns, number, samplers[number], number) for number in range(3)]
         reweighing = _Option(TurnBelief(), 3, samplers[3])
-        guided = _Option(TurnBelief(DOUBTED_OFFSET if doubted else REFERENCE), 4, None)
+        guides = [members, *([each] for each in members if len(members) > 1)]
+        first = DOUBTED_OFFSET if doubted else REFERENCE
+        alone = first[0] + ALONE_OFFSET[0], ALONE_OFFSET[1]
+        guided = _Option(TurnBelief(first, *[alone] * (len(guides) - 1)), 4, None)
         rule = optimal_rule(ratio, MAX_BINS)
         stuck = True
         for t in range(1, self.iterations + 1):
@@ -150,7 +157,8 @@ class Frugal(Checked):
             if self.schedule:
                 goal = self.schedule * math.sqrt(t) * (ratio + 1) / 2 * rate
             gain = turns.optimistic_gain(goal, goal + search, option.prior)
-            if self.surrogate is not None and _guided_gain(guided, ratio, rate) > gain:
+            guided.prior = guided.turns.best_prior()
+            if members and _guided_gain(guided, ratio, rate) > gain:
                 option = guided
             elif self.reweighing_period and t % self.reweighing_period == 0:
                 option, goal = reweighing, self.reweighing_information
@@ -160,7 +168,8 @@ class Frugal(Checked):
                     t, iterate, delta, slack, information=goal, cost=2 * goal / rate + 1
                 )
             elif self.surrogate is not None:
-                direction = self.surrogate.direction(problem, iterate.point)
+                chosen = guides[guided.prior]
+                direction = smoothed(problem, self.surrogate, iterate.point, t, chosen)
                 estimate = DirectionEstimate(direction, SURROGATE_INFORMATION)
             information = max(estimate.information, 1.0)
             circle = Circle.through(problem.source, iterate.point, estimate.direction)
@@ -188,12 +197,14 @@ class Frugal(Checked):
             problem.accept(iterate)
         return Stop.ITERATIONS
 
-    def _first_point(self, problem: Problem, ratio: float) -> Asking[_FirstPoint | None]:
+    def _first_point(
+        self, problem: Problem, ratio: float, members: list[int]
+    ) -> Asking[_FirstPoint | None]:
         if problem.start_image is None and isinstance(self.start, RayStart):
-            gradient = None
-            if self.surrogate is not None:
-                gradient = self.surrogate.direction(problem, problem.source)
-            hit = yield from self.start.find(problem, gradient)
+            rays = None
+            if self.surrogate is not None and members:
+                rays = transfer_rays(problem, self.surrogate, members)
+            hit = yield from self.start.find(problem, rays)
             if hit is None:
                 return None
             slack = self.start.tolerance * hit.iterate.distance
@@ -214,7 +225,7 @@ class Frugal(Checked):
 def _guided_gain(guided: _Option, ratio: float, rate: float) -> float:
     """Return the optimistic gain from the surrogate, which costs only the search."""
     search = search_cost(guided.bins, ratio) * rate
-    return guided.turns.optimistic_gain(SURROGATE_INFORMATION, search)
+    return guided.turns.optimistic_gain(SURROGATE_INFORMATION, search, guided.prior)
 
 
 class _Turn(NamedTuple):

@@ -43,6 +43,11 @@ from .overshoot_belief import limit_ratio
 
 LARGEST_RADIUS, SMALLEST_RADIUS = 0.35, 0.005
 """Range of radii in the first search, per pixel value."""
+SMALLEST_GIVEN = 0.001
+"""The end of that range for rays that a surrogate gives."""
+CLOSE = 0.06
+"""Maximum radius, per pixel value, of a given ray that ends the start: others cost more than they
+gain."""
 RADIUS_STEP = 0.9
 LAST_BINS = 12
 """Number of bins into which the last step is divided."""
@@ -100,11 +105,16 @@ class RayStart(Checked):
         return None if hit is None else hit.iterate
 
     def find(self, problem: Problem, given: Tensor | None = None) -> Asking[RayHit | None]:
-        """Return the closest hit among several rays; the second one is `given`, if set."""
+        """Return the closest hit among several rays; those `given` come first."""
         ratio = limit_ratio(problem.prices.ratio)
         fewer = math.ceil(self.tries / (1 + max(0.0, math.log10(ratio))))
         tries = max(min(self.tries, 2), fewer)
-        best = yield from _try_rays(problem, ratio, range(tries), given=given)
+        best = None
+        if given is not None:
+            best = yield from _try_given(problem, ratio, given[:tries])
+            tries = max(tries - len(given), 1)
+        if best is None or best.radius > CLOSE * math.sqrt(problem.dimension):
+            best = yield from _try_rays(problem, ratio, range(tries), best=best)
         if best is None:
             best = yield from _find_without_rays(problem, ratio, range(tries, len(ROUGH_NEXT)))
         if best is None:
@@ -131,39 +141,53 @@ def _try_rays(
     numbers: range,
     *,
     within: float = math.inf,
-    given: Tensor | None = None,
+    best: RayHit | None = None,
 ) -> Asking[RayHit | None]:
-    """Return the closest hit among the rays that are adversarial a step closer than `within`."""
+    """Return the closest hit among the rays that are adversarial a step closer than `within`, or
+    than the `best` so far."""
     shape, scale = tuple(problem.source.shape), math.sqrt(problem.dimension)
-    best = None
     for number in numbers:
-        if number == 0 and ratio >= VERY_EXPENSIVE:
+        if number == 0 and ratio >= VERY_EXPENSIVE and best is None:
             start = yield from NoiseImage(tries=1)(problem)
             if start is not None:
-                found = yield from _search_towards(problem, ratio, start)
-                best = found._replace(smooth=False)
+                best = yield from _search_towards(problem, ratio, start)
+                best = best._replace(smooth=False)
             continue
-        place = number if given is None or number == 0 else number - 1
         kinds = SMOOTH_NEXT if best is not None and best.smooth else ROUGH_NEXT
-        spectrum = kinds[place % len(kinds)]
-        if is_given := given is not None and number == 1:
-            way = given
-        else:
-            drawing = drawing_for(problem, spectrum)
-            noise = problem.noise("inward", place, 1, drawing.shape)
-            way = drawing(noise[0:1], 1.0).view(shape)
+        spectrum = kinds[number % len(kinds)]
+        drawing = drawing_for(problem, spectrum)
+        noise = problem.noise("inward", number, 1, drawing.shape)
+        way = drawing(noise[0:1], 1.0).view(shape)
         far = min(LARGEST_RADIUS * scale, within * RADIUS_STEP)
         if best is not None:
             far = best.radius * RADIUS_STEP
-        point = LinearPoint(problem.source, way, far).point()
-        answers = yield Ask(point[None], phase=PHASE)
-        if not answers.adversarial[0]:
-            continue
-        start = Iterate(point, float(answers.distances[0]))
-        found = yield from _search_ray(problem, ratio, way, start, far, SMALLEST_RADIUS * scale)
-        smooth = None if is_given else spectrum.cut <= SMOOTH
-        best = found._replace(smooth=smooth, given=is_given)
+        found = yield from _try_ray(problem, ratio, way, far, SMALLEST_RADIUS * scale)
+        if found is not None:
+            best = found._replace(smooth=spectrum.cut <= SMOOTH)
     return best
+
+
+def _try_given(problem: Problem, ratio: float, ways: Tensor) -> Asking[RayHit | None]:
+    """Return the closest hit among given rays."""
+    scale, best = math.sqrt(problem.dimension), None
+    for way in ways:
+        far = LARGEST_RADIUS * scale if best is None else best.radius * RADIUS_STEP
+        found = yield from _try_ray(problem, ratio, way, far, SMALLEST_GIVEN * scale)
+        if found is not None:
+            best = found._replace(given=True)
+    return best
+
+
+def _try_ray(
+    problem: Problem, ratio: float, way: Tensor, far: float, near: float
+) -> Asking[RayHit | None]:
+    """Return the hit on a ray; None if the ray is flagged at its far end."""
+    point = LinearPoint(problem.source, way, far).point()
+    answers = yield Ask(point[None], phase=PHASE)
+    if not answers.adversarial[0]:
+        return None
+    start = Iterate(point, float(answers.distances[0]))
+    return (yield from _search_ray(problem, ratio, way, start, far, near))
 
 
 def _find_without_rays(problem: Problem, ratio: float, numbers: range) -> Asking[RayHit | None]:
