@@ -12,11 +12,20 @@ the median l2 of each attack at a quarter, half and all of the budget, with its 
 model does not resolve what the attack samples. An attack is judged on the images that fp32
 classifies correctly; one that is misclassified in another precision has distance 0 there, and is
 counted.
+
+    python benchmarks/precisions.py --agree benchmarks/results/tf32-h200.json \\
+        benchmarks/results/resolution-h200.json
+
+compares the ratios of one file, at the last cost, with the warnings of another: how many attacks
+(published ones, which sample at a radius) with a ratio of at least 1.2, and below 1.05, had a
+warning for the run, that is, on at least half of its images; and the exceptions.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -107,6 +116,43 @@ def waited(model: tb.models.Model) -> None:
         torch.cuda.synchronize()
 
 
+NO_RADIUS = ("frugal", "surfree")
+HARMED, UNHARMED = 1.2, 1.05
+
+
+def rows_of(file: Path) -> dict[tuple[str, str, str], dict[str, Any]]:
+    """What a file of parts says, by network, way and attack."""
+    return {
+        (words[1], row["way"], name): entry
+        for part in json.loads(file.read_text())["parts"]
+        if (words := re.search(r"--net (\S+)", part["command"]))
+        for row in part["rows"]
+        for name, entry in row.items()
+        if isinstance(entry, dict)
+    }
+
+
+def agree(ratios: Path, warnings: Path) -> None:
+    warned, count = rows_of(warnings), 20
+    groups: dict[str, list[bool]] = {f"at least {HARMED}": [], f"below {UNHARMED}": []}
+    harmed, unharmed = groups.values()
+    for key, entry in rows_of(ratios).items():
+        costs = [cost for cost in entry if cost.isdigit()]
+        if key[1] == "fp32" or key[2] in NO_RADIUS or key not in warned or not costs:
+            continue
+        ratio, low, high = entry[max(costs, key=int)]["ratio"]
+        images = warned[key]["warned"]
+        said = 2 * images >= count
+        if ratio >= HARMED:
+            harmed.append(said)
+        elif ratio < UNHARMED:
+            unharmed.append(said)
+        if (ratio >= HARMED and not said) or (ratio < UNHARMED and said):
+            print(f"{', '.join(key)}: {ratio:.2f} [{low:.2f}, {high:.2f}], {images} of {count}")
+    for what, each in groups.items():
+        print(f"ratio {what}: a warning in {sum(each)} of {len(each)} runs of {count} images")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--net", choices=list(common.CLASSES), default="resnet20")
@@ -121,7 +167,11 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--layout", choices=common.LAYOUTS, default="channels_last")
     parser.add_argument("--out", type=Path, default=None, help="also write the JSON here")
+    parser.add_argument("--agree", nargs=2, type=Path, metavar="FILE", help="ratios, warnings")
     args = parser.parse_args()
+    if args.agree:
+        agree(*args.agree)
+        return
     report: dict[str, Any] = {**common.provenance(args.device), "rows": []}
     base: dict[tuple[str, float], paired.Values] = {}
     size = args.batch_size
