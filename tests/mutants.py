@@ -675,15 +675,15 @@ MUTANTS = [
     Mutant(
         "surrogate: back to the source class",
         "attacks/surrogates.py",
-        "torch.autograd.grad(rival - logits[flagged].amax(), image)",
-        "torch.autograd.grad(logits[flagged].amax() - rival, image)",
+        "margins = rival - logits[:, flagged].amax(1)",
+        "margins = logits[:, flagged].amax(1) - rival",
         tests=["tests/whole/test_surrogates.py"],
     ),
     Mutant(
         "surrogate: followed whatever it brought",
         "attacks/frugal/attack.py",
-        "if self.surrogate is not None and _guided_gain(guided, ratio, rate) > gain:",
-        "if self.surrogate is not None:",
+        "if members and _guided_gain(guided, ratio, rate) > gain:",
+        "if members:",
         tests=["tests/whole/test_surrogates.py"],
     ),
     Mutant(

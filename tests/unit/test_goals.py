@@ -182,7 +182,8 @@ def test_a_surrogate_leads_away_from_the_whole_set():
     surrogate = tb.Surrogate(linear)
     for flagged, (source, rival) in {(0,): (0, 1), (0, 1): (0, 2), (1, 2): (1, 0)}.items():
         problem = tb.attack.Problem(image, 0, goal=tb.Goal.leave(flagged))
-        direction = surrogate.direction(problem, image).flatten()
+        [found] = surrogate.margins(problem, image[None])
+        direction = found.gradients.flatten()
         assert direction.nonzero().flatten().tolist() == sorted((source, rival))
         assert direction[rival] > 0 > direction[source]
 

@@ -78,10 +78,10 @@ def test_files_are_surrogates_as_the_network_is(tmp_path: Path) -> None:
         surrogate = tb.Surrogate(load_network(given, IMAGE), mean=0.4)
         assert surrogate == own
         assert surrogate.classes(IMAGE) == 5
-        same = torch.allclose(
-            surrogate.direction(problem, IMAGE), own.direction(problem, IMAGE), atol=1e-6
-        )
-        assert same
+        points = torch.stack([IMAGE, 0.9 * IMAGE])
+        [found], [wanted] = (each.margins(problem, points) for each in (surrogate, own))
+        assert torch.allclose(found.gradients, wanted.gradients, atol=1e-6)
+        assert torch.allclose(found.margins, wanted.margins, atol=1e-6)
     with pytest.raises(InputError, match=r"two\.pt2 takes only batches of 2: expected one that"):
         load_network(export(tmp_path / "two.pt2", network(), 2), IMAGE)
     with pytest.raises(InputError, match=r"takes images of shape \(3, 6, 6\), but the images are"):

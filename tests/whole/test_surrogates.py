@@ -13,12 +13,15 @@ from torch import Tensor, nn
 import tollbox as tb
 from tollbox import testing
 from tollbox.attacks.surrogates import Surrogate
+from tollbox.attacks.transfer import smoothed, transfer_rays
+from tollbox.parts.vectors import unit
 
 SHAPE = (3, 16, 16)
+SIDE = 768**0.5
 
 
 class Linear(nn.Module):
-    """Class 1 leads class 0 by <normal, x>, class 2 by <other, x>."""
+    """Class 1 leads class 0 by <normal, x - 0.5> - 0.01, class 2 by <other, x - 0.5> - 0.01."""
 
     def __init__(self, normal: Tensor, other: Tensor | None = None) -> None:
         super().__init__()
@@ -26,7 +29,15 @@ class Linear(nn.Module):
         self.weight = nn.Parameter(torch.stack(rows).flatten(1).float())
 
     def forward(self, images: Tensor) -> Tensor:
-        return images.flatten(1) @ self.weight.T
+        leads = (images - 0.5).flatten(1) @ self.weight.T
+        return leads - 0.01 * torch.tensor([0.0, 1.0, 1.0])
+
+
+class Far(Linear):
+    """Classes 1 and 2 lead later, by 0.4 instead of 0.01."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return super().forward(images) - 0.39 * torch.tensor([0.0, 1.0, 1.0])
 
 
 class Bent(nn.Module):
@@ -59,12 +70,17 @@ def problem(**more) -> tb.attack.Problem:
     return tb.attack.Problem(torch.full(SHAPE, 0.5), 0, **more)
 
 
+def direction(surrogate: Surrogate, task: tb.attack.Problem, point: Tensor) -> Tensor:
+    """The unit gradients of the networks, together."""
+    return unit(sum(unit(each.gradients[0]) for each in surrogate.margins(task, point[None])))
+
+
 # -- what it says ---------------------------------------------------------------------------------
 
 
 def test_the_gradient_of_how_far_another_class_leads():
     normal = noise(1)
-    said = Surrogate(Linear(normal)).direction(problem(), problem().source + 0.1 * normal)
+    said = direction(Surrogate(Linear(normal)), problem(), problem().source + 0.1 * normal)
     assert torch.allclose(said, normal, atol=1e-6)
 
 
@@ -72,14 +88,13 @@ def test_of_a_target_that_it_leads():
     normal, other = noise(1), noise(2)
     surrogate = Surrogate(Linear(normal, other))
     point = problem().source + 0.1 * normal
-    assert cosine(surrogate.direction(problem(target=2), point), other) > 0.999
+    assert cosine(direction(surrogate, problem(target=2), point), other) > 0.999
 
 
 def test_std_is_in_the_gradient():
     normal, std = noise(1), (0.2, 0.5, 1.0)
-    said = Surrogate(Linear(normal), mean=0.4, std=std).direction(
-        problem(), problem().source + 0.01
-    )
+    surrogate = Surrogate(Linear(normal), mean=0.4, std=std)
+    said = direction(surrogate, problem(target=1), problem().source)
     assert cosine(said, normal / torch.tensor(std).view(3, 1, 1)) > 0.999
 
 
@@ -87,14 +102,14 @@ def test_several_say_the_mean_of_their_unit_gradients():
     one, two = noise(1), noise(2)
     surrogate = Surrogate([Linear(7 * one, -2 * one), Linear(0.1 * two, -two)])
     point = problem().source + 0.1 * (one + two)
-    assert cosine(surrogate.direction(problem(), point), one + two) > 0.999
+    assert cosine(direction(surrogate, problem(), point), one + two) > 0.999
 
 
 def test_the_network_is_left_as_it_is_and_run_in_eval_mode():
     network = Bent().double().train()
     before = copy.deepcopy(network.state_dict())
     surrogate = Surrogate(network)
-    said = [surrogate.direction(problem(), problem().source) for _ in range(3)]
+    said = [direction(surrogate, problem(), problem().source) for _ in range(3)]
     assert torch.equal(said[0], said[1])
     assert torch.equal(said[0], said[2])
     assert network.training
@@ -102,10 +117,63 @@ def test_the_network_is_left_as_it_is_and_run_in_eval_mode():
     assert all(parameter.grad is None for parameter in network.parameters())
 
 
+def test_only_the_networks_asked_for_are_run():
+    one, two = noise(1), noise(2)
+    surrogate, task = Surrogate([Linear(one), Linear(two)]), problem(target=1)
+    [found] = surrogate.margins(task, task.source.expand(4, *SHAPE), [1])
+    assert torch.allclose(found.gradients, two.expand(4, *SHAPE), atol=1e-6)
+    assert torch.allclose(found.margins, torch.full((4,), -0.01), atol=1e-6)
+
+
+def test_a_network_recognises_an_image_whose_class_it_gives_first():
+    surrogate = Surrogate([Linear(noise(1)), Linear(-noise(1))])
+    assert surrogate.recognising(problem()) == [0, 1]
+    ahead = tb.attack.Problem(problem().source + 0.1 * noise(1), 1)
+    assert surrogate.recognising(ahead) == [0]
+    many = Surrogate(nn.Sequential(nn.Flatten(), nn.Linear(768, 1000)))
+    logits = many.networks[0](problem().source[None])[0]
+    order = logits.argsort(descending=True).tolist()
+    for place, known in ((0, True), (9, True), (10, False)):
+        task = tb.attack.Problem(problem().source, order[place])
+        assert bool(many.recognising(task)) is known
+
+
+def test_transfer_rays_follow_the_networks_and_start_with_the_smallest_that_fools_them():
+    """Radii are 0.14, 0.28, 0.55 and 1.1 here."""
+    one, two = noise(1), noise(2)
+    both = unit(one + two)
+    surrogate, task = Surrogate([Linear(one), Linear(two)]), problem(target=1)
+    rays = transfer_rays(task, surrogate, [0, 1])
+    assert rays.shape == (4, *SHAPE)
+    assert torch.allclose(rays.flatten(1).norm(dim=1), torch.ones(4), atol=1e-5)
+    assert min(cosine(ray, both) for ray in rays) > 0.9
+    assert cosine(transfer_rays(task, surrogate, [1])[0], two) > 0.9
+    assert torch.equal(transfer_rays(task, surrogate, [0, 1]), rays)
+    far = Surrogate(Far(one))  # fooled from a distance of 0.4 on
+    ordered = transfer_rays(task, far, [0])
+    lengths = [radius * SIDE for radius in (0.02, 0.04, 0.01, 0.005)]
+    near, *_ = transfer_rays(task, surrogate, [0])
+    assert not torch.equal(ordered[0], near)
+    for ray, length in zip(ordered, lengths, strict=True):
+        found = far.margins(task, (task.source + length * ray)[None])[0].margins
+        assert bool(found > 0) is (length > 0.4)
+
+
+def test_smoothed_gradients_are_those_of_a_plane_and_zero_outside_the_mask():
+    one = noise(1)
+    mask = torch.zeros(SHAPE[1:], dtype=torch.bool)
+    mask[:8] = True
+    for task in (problem(target=1), problem(target=1, mask=mask)):
+        said = smoothed(task, Surrogate([Linear(one), Linear(-one)]), task.source, 3, [0])
+        assert cosine(said, task.only_mask(one)) > 0.999
+        rays = transfer_rays(task, Surrogate(Linear(one)), [0])
+        assert torch.equal(rays, task.only_mask(rays))
+
+
 def test_gradients_are_counted_with_their_seconds():
     surrogate = Surrogate(Linear(noise(1)))
-    surrogate.direction(problem(), problem().source)
-    assert surrogate.gradients == 1
+    direction(surrogate, problem(), problem().source)
+    assert surrogate.evaluations == 1
     assert surrogate.seconds > 0
 
 
@@ -118,8 +186,8 @@ def test_it_is_the_same_if_its_weights_are():
     again = pickle.loads(pickle.dumps(one))
     assert again == one
     assert torch.equal(
-        again.direction(problem(), problem().source + 0.1),
-        one.direction(problem(), problem().source + 0.1),
+        direction(again, problem(), problem().source + 0.1),
+        direction(one, problem(), problem().source + 0.1),
     )
 
 
@@ -244,7 +312,7 @@ def test_the_classes_of_the_networks():
     image = problem().source
     surrogate = Surrogate([Linear(noise(1)), Linear(noise(2))])
     assert surrogate.classes(image) == 3
-    assert surrogate.gradients == 0
+    assert surrogate.evaluations == 0
     with pytest.raises(
         tb.errors.InputError, match="has networks of 3 and 5 classes: expected the same"
     ):
@@ -274,7 +342,6 @@ def test_a_wrong_mean_is_refused_at_once():
 
 
 def test_too_few_classes_are_told():
+    seventh = tb.attack.Problem(problem().source, 7)
     with pytest.raises(tb.errors.InputError, match="has 3 classes, but class 7"):
-        Surrogate(Linear(noise(1))).direction(
-            tb.attack.Problem(problem().source, 7), problem().source
-        )
+        direction(Surrogate(Linear(noise(1))), seventh, seventh.source)

@@ -157,8 +157,12 @@ def _logits(network: nn.Module, normalise: Normalisation, points: Tensor) -> tup
     """Return the network's input, for differentiation, and its logits."""
     with torch.enable_grad():
         images = points.detach().to(torch.float32, copy=True).requires_grad_(True)
-        answer = network(normalise(images))
-    outputs = getattr(answer, "logits", answer)  # transformers wraps them in an object
+        batches = images.split(1 if getattr(network, "takes_one", False) else len(images))
+        answers = [network(normalise(batch)) for batch in batches]
+    # transformers wraps logits in an object
+    parts = [getattr(answer, "logits", answer) for answer in answers]
+    tensors = all(isinstance(part, Tensor) for part in parts)
+    outputs = torch.cat(parts) if tensors else parts[0]
     if not isinstance(outputs, Tensor) or outputs.ndim != 2:
         raise InputError(
             f"returns {shown(outputs)}", expected="logits (n, classes)", input="surrogate"

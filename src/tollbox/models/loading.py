@@ -71,7 +71,8 @@ def load_network(
     normalised: bool = True,
     trust: bool = False,
 ) -> nn.Module:
-    """Load a torch network, for its gradients, that takes one image like `example` (c, h, w).
+    """Load a torch network, for its gradients, that takes images like `example` (c, h, w), or only
+    one at a time (`takes_one`).
 
     With `normalised`, the mean and std of its configuration are applied first, if it has them.
     """
@@ -85,9 +86,10 @@ def load_network(
     if loaded.batch not in (None, 1):
         given = f"{source} takes only batches of {loaded.batch}"
         raise InputError(given, expected="one that takes a single image", input="model")
-    if not normalised or own is None or own.mean is None or own.std is None:
-        return network
-    return Normalised(network, own.mean, own.std).to(device).eval()
+    if normalised and own is not None and own.mean is not None and own.std is not None:
+        network = Normalised(network, own.mean, own.std).to(device).eval()
+    network.takes_one = loaded.batch == 1
+    return network
 
 
 def open_network(
