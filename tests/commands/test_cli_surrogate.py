@@ -85,7 +85,7 @@ def case(
 
 
 def gradients(out: str) -> int:
-    [count] = re.findall(r"gradients of the surrogate +│ +(\d+) in \d+\.\d s", out)
+    [count] = re.findall(r"points sent to the surrogate +│ +(\d+) in \d+\.\d s", out)
     return int(count)
 
 

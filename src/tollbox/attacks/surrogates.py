@@ -28,6 +28,7 @@ from ..errors import InputError
 from ..models.numerics import Normalisation, matrix_products
 from ..models.pytorch import prepared, weights_digest
 
+KEPT_BYTES = 2**30
 FIRST_GUESSES = 100
 """A network recognises an image if its class is among the first hundredth of the network's
 guesses."""
@@ -67,7 +68,16 @@ class Surrogate:
         self.digest = "-".join(digest[:12] for digest in digests)
         """Digest of the weights."""
         self.evaluations, self.seconds = 0, 0.0
-        """Number of gradients computed in this process, and the host time that they took."""
+        """Number of points for which a network was run in this process, and the host time."""
+
+        self.rays: dict[Any, Tensor] = {}
+        """Transfer attacks on images of this process (transfer.py)."""
+
+    def keep(self, key: Any, rays: Tensor) -> None:
+        """Keep the transfer attacks on one image, in place of the oldest if there are too many."""
+        self.rays[key] = rays
+        if len(self.rays) * rays.nbytes > KEPT_BYTES:
+            del self.rays[next(iter(self.rays))]
 
     def __repr__(self) -> str:
         return f"Surrogate({self.digest!r}, mean={self._mean!r}, std={self._std!r})"
@@ -79,7 +89,7 @@ class Surrogate:
         return hash(repr(self))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_ready": {}, "evaluations": 0, "seconds": 0.0}
+        return {**self.__dict__, "_ready": {}, "rays": {}, "evaluations": 0, "seconds": 0.0}
 
     def margins(
         self, problem: Problem, points: Tensor, members: Sequence[int] | None = None
@@ -98,14 +108,16 @@ class Surrogate:
     def recognising(self, problem: Problem) -> list[int]:
         """Return the networks that give the source class to the source image, or one of their first
         guesses if there are many classes. Others know little about this image."""
+        started, found = time.perf_counter(), []
         networks, normalise = self._on(problem.source.device)
-        found = []
         with _exact():
             for number, network in enumerate(networks):
                 _, (logits,) = _logits(network, normalise, problem.source[None])
                 better = int((logits > logits[problem.label]).sum())
                 if better < max(1, len(logits) // FIRST_GUESSES):
                     found.append(number)
+        self.evaluations += len(networks)
+        self.seconds += time.perf_counter() - started
         return found
 
     def classes(self, image: Tensor) -> int:

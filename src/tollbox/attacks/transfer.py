@@ -18,7 +18,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ..core.noise import content_hash
 from ..core.problem import Problem
+from ..parts.subspaces import bilinear_basis
 from ..parts.vectors import unit, unit_rows
 from .surrogates import Surrogate
 
@@ -37,7 +39,16 @@ COPIES = 16
 
 def transfer_rays(problem: Problem, surrogate: Surrogate, members: Sequence[int]) -> Tensor:
     """Return a unit direction from the source for each of the radii, (n, c, h, w), the most
-    promising first: the smallest radius at which the attack fools all members, then the nearest."""
+    promising first: the smallest radius at which the attack fools all members, then the nearest.
+    The surrogate keeps them for other prices and attacks."""
+    mask = None if problem.mask is None else content_hash(problem.mask)
+    key = problem.content, problem.seed, problem.goal, mask, tuple(members)
+    if key not in surrogate.rays:
+        surrogate.keep(key, _computed_rays(problem, surrogate, members).cpu())
+    return surrogate.rays[key].to(problem.source)
+
+
+def _computed_rays(problem: Problem, surrogate: Surrogate, members: Sequence[int]) -> Tensor:
     source, shape = problem.source, problem.source.shape
     radii = source.new_tensor(RADII).mul(math.sqrt(problem.dimension)).view(-1, 1, 1, 1)
     count = len(RADII)
@@ -78,23 +89,15 @@ def smoothed(
 def _resizing(shape: torch.Size, chances: list[float], like: Tensor) -> list[Tensor]:
     """Return matrices for rows and columns that resize an image at random and pad it with 0 to its
     own size. Products of matrices have the same bits every time; torch's own resizing does not."""
-    share, scale, down, right = chances
+    share, scale, *places = chances
     if share >= RESIZED_SHARE:
         return []
-    scale = SMALLEST_SIZE + (1 - SMALLEST_SIZE) * scale
     matrices = []
-    for size, place in zip(shape[1:], (down, right), strict=True):
-        smaller = max(1, round(scale * size))
+    for size, place in zip(shape[1:], places, strict=True):
+        smaller = max(1, round((SMALLEST_SIZE + (1 - SMALLEST_SIZE) * scale) * size))
         first = round(place * (size - smaller))
-        # Bilinear: output row i lies at (i + 1/2) size / smaller - 1/2 of the input.
-        at = (torch.arange(smaller, dtype=torch.float64) + 0.5) * size / smaller - 0.5
-        low = at.floor().clamp(0, size - 1).long()
-        high = (low + 1).clamp_max(size - 1)
-        weight = (at - low).clamp(0, 1)
         matrix = torch.zeros(size, size, dtype=torch.float64)
-        rows = torch.arange(first, first + smaller)
-        matrix[rows, low] += 1 - weight
-        matrix[rows, high] += weight
+        matrix[first : first + smaller] = torch.from_numpy(bilinear_basis(smaller, size))
         matrices.append(matrix.to(like))
     return matrices
 

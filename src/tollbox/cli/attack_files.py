@@ -330,7 +330,7 @@ def _summary(
     surrogate = loaded.surrogate(loaded.study.attacks[0])
     if surrogate is not None and store.record.shards == 1:  # so its counts are complete
         seconds = f"{surrogate.seconds:.1f} s"
-        rows["gradients of the surrogate"] = f"{surrogate.evaluations:,} in {seconds}"
+        rows["points sent to the surrogate"] = f"{surrogate.evaluations:,} in {seconds}"
     return rows
 
 

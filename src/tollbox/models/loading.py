@@ -88,7 +88,7 @@ def load_network(
         raise InputError(given, expected="one that takes a single image", input="model")
     if normalised and own is not None and own.mean is not None and own.std is not None:
         network = Normalised(network, own.mean, own.std).to(device).eval()
-    network.takes_one = loaded.batch == 1
+    network.takes_one = loaded.batch == 1  # type: ignore[assignment]
     return network
 
 

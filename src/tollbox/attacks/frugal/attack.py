@@ -47,8 +47,9 @@ FALLBACK_OFFSET = (-1.0, 0.5)
 frequencies depend on whether the closest of the first rays was smooth (None if unknown)."""
 SURROGATE_INFORMATION = 6.0
 """Information assumed for a surrogate's gradient, so that its log q starts like an estimate's."""
-DOUBTED_OFFSET = (-3.5, 0.0)
-"""Initial offset (mean, standard deviation) of a surrogate's log q if another ray was closer."""
+GUIDED_OFFSET, DOUBTED_OFFSET = (-1.5, 0.0), (-3.5, 0.0)
+"""Initial offsets (mean, standard deviation) of a surrogate's log q: if the closest ray is one of
+its own, whose gain the start has taken already, and if not."""
 ALONE_OFFSET = (-0.5, 0.7)
 """Initial offset of the log q of each of several networks alone, relative to all together."""
 COARSEST_BIN = 4.0
@@ -141,7 +142,7 @@ class Frugal(Checked):
         options = [_Option(turns, number, samplers[number], number) for number in range(3)]
         reweighing = _Option(TurnBelief(), 3, samplers[3])
         guides = [members, *([each] for each in members if len(members) > 1)]
-        first = DOUBTED_OFFSET if doubted else REFERENCE
+        first = DOUBTED_OFFSET if doubted else GUIDED_OFFSET
         alone = first[0] + ALONE_OFFSET[0], ALONE_OFFSET[1]
         guided = _Option(TurnBelief(first, *[alone] * (len(guides) - 1)), 4, None)
         rule = optimal_rule(ratio, MAX_BINS)

@@ -6,8 +6,9 @@ flagged answer for every level instead.
 
 1. Rays are random low-frequency images, with one cutoff after another. Which kind is closest
    depends on the model, so several are tried and the closest is kept; after three rays, the next is
-   of the best one's kind. A surrogate's gradient may be given as a ray: it comes second and
-   replaces the last one.
+   of the best one's kind. Rays from a surrogate (transfer.py) come first. If one of them is close,
+   no others follow; if flagged answers are cheap, its low frequencies alone are queried once,
+   to learn whether the model responds to these.
 2. The first ray is searched inward in steps of a tenth of its radius, at the least expected cost.
    Each later ray is queried once, a step closer than the best so far. If flagged there, the ray is
    dropped; otherwise it is searched from there. So a ray that is no better costs one flagged
@@ -38,7 +39,8 @@ from ...parts.priors import Spectrum
 from ...parts.registry import Checked, Count, register
 from ...parts.searches import narrow, optimal_rule
 from ...parts.starts import PHASE, GrowingNoise, NoiseImage, Start
-from ...parts.subspaces import drawing_for
+from ...parts.subspaces import Dct, drawing_for
+from ...parts.vectors import unit
 from .overshoot_belief import limit_ratio
 
 LARGEST_RADIUS, SMALLEST_RADIUS = 0.35, 0.005
@@ -48,6 +50,9 @@ SMALLEST_GIVEN = 0.001
 CLOSE = 0.06
 """Maximum radius, per pixel value, of a given ray that ends the start: others cost more than they
 gain."""
+SMOOTH_RADIUS, LOW_FACTOR = 2.0, 4
+"""Radius, relative to that of a given ray, at which its low frequencies are queried, and the factor
+by which these are fewer per side."""
 RADIUS_STEP = 0.9
 LAST_BINS = 12
 """Number of bins into which the last step is divided."""
@@ -113,6 +118,8 @@ class RayStart(Checked):
         if given is not None:
             best = yield from _try_given(problem, ratio, given[:tries])
             tries = max(tries - len(given), 1)
+            if best is not None and ratio < EXPENSIVE:
+                best = best._replace(smooth=(yield from _is_smooth(problem, best)))
         if best is None or best.radius > CLOSE * math.sqrt(problem.dimension):
             best = yield from _try_rays(problem, ratio, range(tries), best=best)
         if best is None:
@@ -176,6 +183,16 @@ def _try_given(problem: Problem, ratio: float, ways: Tensor) -> Asking[RayHit | 
         if found is not None:
             best = found._replace(given=True)
     return best
+
+
+def _is_smooth(problem: Problem, hit: RayHit) -> Asking[bool]:
+    """Return whether the low frequencies of a ray alone are adversarial at a larger radius."""
+    low = Dct(LOW_FACTOR)
+    smooth = low.expand(low.project(hit.way[None]), tuple(hit.way.shape))[0]
+    way = unit(problem.only_mask(smooth))
+    point = LinearPoint(problem.source, way, SMOOTH_RADIUS * hit.radius).point()
+    answers = yield Ask(point[None], phase=PHASE)
+    return bool(answers.adversarial[0])
 
 
 def _try_ray(
