@@ -51,7 +51,8 @@ class Ladder:
         problem.accept(iterate)
         rule = optimal_rule(1.0, BINS)
         for t in range(1, self.turns + 1):
-            normal = self.network.direction(problem, iterate.point)
+            (found,) = self.network.margins(problem, iterate.point[None])
+            normal = unit(found.gradients[0])
             noise = problem.noise("ladder", t, 1)[0:1][0]
             across = unit(noise - (noise * normal).sum() * normal)
             told = self.cosine * normal + math.sqrt(1 - self.cosine**2) * across
