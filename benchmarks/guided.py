@@ -30,7 +30,6 @@ from torch import nn
 
 import tollbox as tb
 from tollbox.attacks.surrogates import Surrogate
-from tollbox.models.numerics import Normalised
 
 ALONE = "none"
 TOLD = 4.0
@@ -54,11 +53,9 @@ def network(name: str, net: str) -> tuple[nn.Module, str]:
 
 
 def surrogate(names: str, net: str) -> Surrogate:
-    members = []
-    for name in names.split("+"):
-        chosen, normalised = network(name, net)
-        members.append(Normalised(chosen.requires_grad_(False), *nets.NORMALISATION[normalised]))
-    return Surrogate([member.eval() for member in members])
+    found = [network(name, net) for name in names.split("+")]
+    mean, std = zip(*(nets.NORMALISATION[normalised] for _, normalised in found), strict=True)
+    return Surrogate([each.eval().requires_grad_(False) for each, _ in found], mean=mean, std=std)
 
 
 def main() -> None:

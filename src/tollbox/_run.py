@@ -136,7 +136,8 @@ class _Call:
         workers = self.execution.workers
         if isinstance(workers, Workers):
             layout = self.model.layout if self.execution.exact else None
-            yield from workers.run_cells(cells, layout=layout, **options)
+            classes = self.model.classes
+            yield from workers.run_cells(cells, layout=layout, classes=classes, **options)
             return
         forced = "workers=Workers(model, ..., force=True)"
         notice = fewer_notice(self._asked, int(min(self._asked, most)), False, forced)

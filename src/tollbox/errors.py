@@ -71,7 +71,9 @@ class InputError(TollboxError, ValueError):
         """Return the same error about other names of its input and of those that it mentions."""
         other = copy.copy(self)
         other.input = names.get(self.input, self.input)
-        other.given = _MENTION.sub(lambda name: mention(names.get(name[1], name[1])), self.given)
+        for field in ("given", "expected", "remedy"):
+            text = _MENTION.sub(lambda m: mention(names.get(m[1], m[1])), getattr(self, field))
+            setattr(other, field, text)
         return other
 
     def __str__(self) -> str:

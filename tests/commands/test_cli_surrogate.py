@@ -34,6 +34,23 @@ def seven():
     return nn.Sequential(nn.Flatten(), nn.Linear(784, 7))
 
 
+class Large(nn.Module):  # 1,000 classes, for images of 64 x 64
+    def __init__(self):
+        super().__init__()
+        generator = torch.Generator().manual_seed(3)
+        self.weight = nn.Parameter(torch.randn(1000, 64, generator=generator))
+
+    def forward(self, images):
+        return nn.functional.avg_pool2d(images, 8).reshape(-1, 64) @ self.weight.T
+
+
+large = Large()
+
+
+def colour():
+    return nn.Sequential(nn.Conv2d(3, 2, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
 def brightness(images):
     return images.flatten(1)[:, :10]
 """
@@ -100,6 +117,8 @@ def test_it_is_named_in_the_ledger_and_counted_in_the_summary(case: Case) -> Non
         "source": [TRANSFORMER],
         "mean": None,
         "std": None,
+        "size": None,
+        "labels": None,
         "digest": digest,
     }
     assert f"surrogate=Surrogate('{digest}', mean=None, std=None)" in settings["attack_parts"]
@@ -142,7 +161,7 @@ def test_a_killed_attack_goes_on_with_the_same_and_with_no_other(
     with monkeypatch.context() as patch:
         patch.setattr(Store, "save", save)
         with pytest.raises(Killed):
-            case.run("--surrogate", "nets:small")
+            case.run("--surrogate", "nets:small", "--surrogate-labels", "own")
     (case.folder / "nets.py").write_text(NETS.replace("manual_seed(0)", "manual_seed(1)"))
     del sys.modules["nets"]
     code, out, err = case.typed("resume", "out")
@@ -164,7 +183,32 @@ def test_a_killed_attack_goes_on_with_the_same_and_with_no_other(
         ("frugal+surrogate", "", "--surrogate is missing, and the preset 'frugal+surrogate' ne"),
         ("frugal", "--surrogate nets:small", "--surrogate is given, and the preset 'frugal' takes"),
         ("frugal", "--surrogate-std 2", "--surrogate-std is given, and --surrogate is not"),
-        ("frugal+surrogate", "--surrogate nets:seven", "--surrogate has 7 classes, and the model "),
+        (
+            "frugal+surrogate",
+            "--surrogate nets:small --surrogate-size 8 --surrogate-size 9",
+            "--surrogate-size has 2 entries for 1 network: expected one for all networks, or one",
+        ),
+        (
+            "frugal+surrogate",
+            "--surrogate nets:small --surrogate-size 0",
+            "--surrogate-size is (0, 0): expected a length from 1 to 4096, or height and width",
+        ),
+        (
+            "frugal+surrogate",
+            "--surrogate nets:small --surrogate-size big",
+            "--surrogate-size is 'big': expected a whole number, or a height and a width",
+        ),
+        (
+            "frugal+surrogate",
+            "--surrogate nets:small --surrogate-labels mine",
+            "--surrogate-labels is 'mine': expected \"own\", or none",
+        ),
+        ("frugal", "--surrogate-size 8", "--surrogate-size is given, and --surrogate is not"),
+        (
+            "frugal+surrogate",
+            "--surrogate nets:colour",
+            "--surrogate cannot be differentiated at an image of shape (1, 28, 28) (RuntimeError",
+        ),
         (
             "frugal+surrogate",
             "--surrogate nets:brightness",
@@ -198,3 +242,68 @@ def test_mistakes_are_one_sentence_and_nothing_is_written(
     assert told in err
     assert err.count("\n") == 1
     assert sorted(case.folder.rglob("*")) == before
+
+
+def test_other_classes_at_another_size_are_noted(case: Case) -> None:
+    """1,000 classes at 64 x 64, and ten of the same meaning, beside a model of ten at 28 x 28."""
+    sources = ("--surrogate", "nets:large", "--surrogate", "nets:small")
+    options = (*sources, "--surrogate-size", "64", "--surrogate-size", "28", "--workers", "1")
+    code, out, err = case.run(*options)
+    assert code == 0, err
+    note = "the surrogate nets:large of the attack 'frugal+surrogate' has other classes (1000), and"
+    assert f"Note: {note} is attacked on its own prediction" in " ".join(err.split())
+    assert "nets:small of" not in err
+    assert gradients(out) > 0
+    settings = case.ledger()["settings"]
+    assert settings["surrogate"]["size"] == [[64, 64], [28, 28]]
+    assert settings["surrogate"]["labels"] is None
+    assert any(note in each for each in settings["warnings"])
+    assert "surrogate_size" not in settings
+    scope: dict[str, Any] = {"__name__": "nets"}
+    exec(NETS, scope)
+    surrogate = tb.Surrogate([scope["large"], scope["small"]()], size=[(64, 64), (28, 28)])
+    assert settings["surrogate"]["digest"] == surrogate.digest
+    shipped = tb.models.embedded()
+    found = tb.run(
+        tb.preset("frugal+surrogate", surrogate=surrogate),
+        tb.models.load("tollbox.models.stand_ins:convolutional"),
+        (shipped.images[:3] * 255).round() / 255,
+        shipped.labels[:3],
+        prices=tb.Prices(2, 1),
+        budget=150,
+    )
+    with np.load("out/adversarial.npz") as stored:
+        assert stored["distance"].tolist() == [r.distance for r in found]
+
+
+def test_labels_of_its_own_are_noted(case: Case) -> None:
+    code, _, err = case.run("--surrogate", "nets:small", "--surrogate-labels", "own")
+    assert code == 0, err
+    assert "nets:small of the attack 'frugal+surrogate' has labels of its own, and" in err
+    assert case.ledger()["settings"]["surrogate"]["labels"] == "own"
+
+
+def test_an_audit_has_the_informed_attacker_too(case: Case) -> None:
+    """Stopped at once and resumed; the report names the surrogate."""
+    typed = (
+        *("audit", "--model", "tollbox.models.stand_ins:convolutional", "--images", "set.npz"),
+        *("--limit", "1", "--budget", "100", "--device", "cpu", "--out", "out"),
+        *("--surrogate", "nets:large", "--surrogate-size", "64"),
+    )
+    code, _, err = case.typed(*typed, "--time", "0.01s")
+    assert code == 3, err
+    code, _, err = case.typed("resume", "out")
+    assert code == 0, err
+    told = json.loads((case.folder / "out" / "audit.json").read_text())
+    attacks = ["frugal", "frugal+surrogate", "surfree-original", "hsja+as", "stealthy-hsja"]
+    assert told["suite"]["attacks"] == attacks
+    assert told["left_out"] == []
+    assert {row["attack"] for row in told["runs"]} == set(attacks)
+    assert "The attacker of frugal+surrogate has the surrogate nets:large." in told["notes"]
+    assert any("nets:large" in note and "on its own prediction" in note for note in told["notes"])
+    code, _, err = case.typed(*typed)
+    assert code == 0, err
+    code, _, err = case.typed(*typed[:-1], "32")
+    assert (code, "out has another study" in err) == (2, True)
+    code, _, err = case.typed("audit", "--out", "out", "--surrogate", "nets:large")
+    assert (code, "--surrogate is given, and --model is not" in err) == (2, True)

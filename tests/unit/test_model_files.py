@@ -69,23 +69,25 @@ def test_files_answer_as_the_network_does(tmp_path: Path) -> None:
 
 def test_files_are_surrogates_as_the_network_is(tmp_path: Path) -> None:
     """The same digest and the same gradient, whatever they are saved as."""
-    own, problem = tb.Surrogate(network(), mean=0.4), tb.attack.Problem(IMAGE, 2)
-    for given in (
-        export(tmp_path / "any.pt2", network(), None),
-        export(tmp_path / "one.pt2", network(), 1),
-        script(tmp_path / "script.pt", network().train()),
+    problem, points = tb.attack.Problem(IMAGE, 2), torch.stack([IMAGE, IMAGE / 2])
+    for given, size in (
+        (export(tmp_path / "any.pt2", network(), None), 6),
+        (export(tmp_path / "one.pt2", network(), 1), 6),
+        (script(tmp_path / "script.pt", network().train()), None),
     ):
-        surrogate = tb.Surrogate(load_network(given, IMAGE), mean=0.4)
+        own = tb.Surrogate(network(), mean=0.4, size=size)
+        surrogate = tb.Surrogate([load_network(given)], mean=0.4)
         assert surrogate == own
-        assert surrogate.classes(IMAGE) == 5
-        points = torch.stack([IMAGE, 0.9 * IMAGE])
-        [found], [wanted] = (each.margins(problem, points) for each in (surrogate, own))
-        assert torch.allclose(found.gradients, wanted.gradients, atol=1e-6)
-        assert torch.allclose(found.margins, wanted.margins, atol=1e-6)
+        assert surrogate.classes(IMAGE) == (5,)
+        [[margins, gradients]], [wanted] = (s.margins(problem, points) for s in (surrogate, own))
+        assert torch.allclose(margins, wanted.margins, atol=1e-6)
+        assert torch.allclose(gradients, wanted.gradients, atol=1e-6)
     with pytest.raises(InputError, match=r"two\.pt2 takes only batches of 2: expected one that"):
-        load_network(export(tmp_path / "two.pt2", network(), 2), IMAGE)
-    with pytest.raises(InputError, match=r"takes images of shape \(3, 6, 6\), but the images are"):
-        load_network(str(tmp_path / "one.pt2"), torch.rand(3, 7, 7))
+        load_network(export(tmp_path / "two.pt2", network(), 2))
+    fixed = tb.Surrogate([load_network(str(tmp_path / "one.pt2"))])
+    assert fixed.classes(torch.rand(3, 7, 7)) == (5,)  # it is resized
+    with pytest.raises(InputError, match=r"takes 3 channels, but the images have 1: expected the"):
+        fixed.classes(torch.rand(1, 6, 6))
 
 
 def test_fixed_batch_is_run_at_that_batch(tmp_path: Path) -> None:
@@ -384,7 +386,11 @@ def test_texts_that_torch_quotes_and_prints_are_harmless() -> None:
 def test_files_that_can_run_code_need_trust(tmp_path: Path) -> None:
     program, text = export(tmp_path / "a.pt2", network(), 1), "which can run code"
     for file in (program, script(tmp_path / "a.pt", network())):
-        for load in (loading.load_model, loading.load_network, tb.models.load):
+        for load in (
+            loading.load_model,
+            tb.models.load,
+            lambda given, _: loading.load_network(given),
+        ):
             with pytest.raises(FileError, match=rf"{text}.*onnx:FILE.*--trust-model .*trust=True"):
                 load(file, IMAGE)
     with pytest.raises(InputError, match=r"^trust is 'yes': expected True or False"):

@@ -56,7 +56,7 @@ def test_every_command_is_there_with_its_options(site: ModuleType) -> None:
     text = made(site, "reference/commands")
     heads = re.findall(r"^## tollbox (.+)$", text, re.MULTILINE)
     assert heads == list(COMMANDS)
-    for option in ("--surrogate-mean STR", "--metered", "--ray-gpus FLOAT", "--price STR"):
+    for option in ("--surrogate-labels STR", "--metered", "--ray-gpus FLOAT", "--price STR"):
         assert f"* `{option}`: " in text
     assert "*[default: a-hsja]*" in text
     assert "Ctrl-C ends the run" in text  # a command's whole help, not its first sentence

@@ -412,7 +412,7 @@ MISTAKES: list[tuple[str, str, int | None, list[str]]] = [
         31,
         ["surrogate.std in [[attacks]]", "above 0"],
     ),
-    (*CGBA, f'{TOLD} = {{source = "a:b", size = 0}}', 31, ["'size'", "Known: mean, source, std"]),
+    (*CGBA, f'{TOLD} = {{source = "a:b", side = 0}}', 31, ["'side'", "Known: labels, mean, size,"]),
     # what is missing
     (f"{PRICES}\n", "", None, ["there is no prices", "prices = [1, 100]", "add it"]),
     ('path = "set.npz"\n', "", 8, ["[images] has no path", 'as path = "images"']),

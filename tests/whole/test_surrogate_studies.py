@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tollbox.studies import StudyResults
 from tollbox.studies.create import create
 from tollbox.studies.fingerprint import recorded_study
 from tollbox.studies.inputs import load
+from tollbox.studies.store.record import difference
 from tollbox.studies.store.store import Store
 
 ATTACK = '\n[[attacks]]\npreset = "frugal+surrogate"\n'
@@ -32,6 +34,14 @@ class Hard(nn.Module):
 
 
 hard = Hard()
+
+
+class Score(nn.Module):
+    def forward(self, images):
+        return images.mean((1, 2, 3))[:, None]
+
+
+score = Score()
 """
 
 
@@ -194,9 +204,9 @@ def test_several_with_their_mean_and_std(case: Case) -> None:
     attack: Any = loaded.attack(loaded.study.attacks[1])
     net = load(case.written.study(), trust=True).model(loaded.study.models[0]).network
     assert net is not None
-    same = tb.Surrogate([Own(0, 5), net], mean=(0.5,), std=(0.2, 0.3, 0.4))
+    same = tb.Surrogate([Own(0, 5), net], mean=(0.5,), std=(0.2, 0.3, 0.4), size=[8, None])
     assert attack.surrogate == same
-    assert attack.surrogate.classes(torch.rand(3, 8, 8)) == 5
+    assert attack.surrogate.classes(torch.rand(3, 8, 8)) == (5, 5)
 
 
 # -- read -----------------------------------------------------------------------------------------
@@ -209,7 +219,7 @@ def test_it_is_read_without_being_loaded(case: Case, command: Command) -> None:
         code, text = command(name, "out")
         assert code == 0, text
     with StudyResults(case.out) as results:
-        digest = tb.Surrogate(Own(0, 5)).digest
+        digest = tb.Surrogate(Own(0, 5), size=8).digest
         assert results.surrogates == {"frugal+surrogate": digest}
         page = page_of(results)
         assert page["environment"]["surrogate of frugal+surrogate"] == digest
@@ -265,8 +275,19 @@ def test_a_study_in_memory_keeps_it(case: Case) -> None:
         ('"{module}:labels"', "{module}:labels is a function of images: expected a network that"),
         ('"{module}:hard"', "cannot be differentiated at an image of shape (3, 8, 8) (RuntimeErr"),
         ('"{module}:gone"', "has no attribute 'gone'"),
-        ('"few.pt2"', "has 3 classes, and the model 'net' has 5: expected the classes of the"),
-        ('["own.pt2", "few.pt2"]', "has networks of 5 and 3 classes: expected the same classes"),
+        ('"{module}:score"', "returns shape (1, 1): expected logits (n, classes) of at least two"),
+        (
+            '{source = "own.pt2", size = [8, 0]}',
+            "surrogate.size is (8, 0): expected a length from 1",
+        ),
+        (
+            '{source = "own.pt2", labels = "mine"}',
+            "surrogate.labels is 'mine': expected \"own\", or none",
+        ),
+        (
+            '{source = "own.pt2", std = [[1], [2]]}',
+            "surrogate.std has 2 entries for 1 network: exp",
+        ),
         ('"pair.pt2"', "pair.pt2 takes only batches of 2: expected one that takes a single image"),
         ('"study.toml"', "study.toml is neither an exported program nor TorchScript"),
         ('{source = "own.pt2", mean = [1, 2]}', "surrogate.mean has 2 numbers, but the images"),
@@ -275,7 +296,6 @@ def test_a_study_in_memory_keeps_it(case: Case) -> None:
 def test_what_will_not_do_is_told_before_anything_is_written(
     case: Case, command: Command, surrogate: str, told: str
 ) -> None:
-    write_own(case.folder / "few.pt2", classes=3)
     write_own(case.folder / "pair.pt2", dynamic=False)
     module = case.written.module
     case.write(f"surrogate = {surrogate}\n".replace("{module}", module))
@@ -297,7 +317,69 @@ def test_a_model_of_labels_only(case: Case) -> None:
     case.written.file.write_text(text)
     largest = max(load(case.written.study(), trust=True).images.labels)
     write_own(case.own, classes=largest + 1)
-    load(case.written.study(), trust=True).check_surrogates()
+    assert load(case.written.study(), trust=True).check_surrogates() == []
     write_own(case.own, classes=largest)
-    with pytest.raises(InputError, match=f"{largest} classes, and class {largest} is of an image"):
-        load(case.written.study(), trust=True).check_surrogates()
+    [note] = load(case.written.study(), trust=True).check_surrogates()
+    assert f"has other classes ({largest}), and is attacked on its own prediction" in note
+
+
+def test_other_classes_run_resume_and_replay(case: Case, command: Command) -> None:
+    """Nine classes beside five: the record knows the model's number, so that replays are equal."""
+    write_own(case.own, classes=9)
+    with pytest.warns(tb.errors.ModelWarning, match=r"own\.pt2 .* has other classes \(9\), and is"):
+        wanted = case.run(case.folder / "unbroken")
+    with pytest.warns(tb.errors.ModelWarning):
+        case.cut_off()
+    assert case.run() == wanted
+    with StudyResults(case.out, trust_code=True) as results:
+        for result in results.results(attack="frugal+surrogate"):
+            assert results.replayed(result.index).improvements == result.improvements
+    for tokens in (["status", "out"], ["run", "study.toml", "--trust-model", "--dry-run"]):
+        code, text = command(*tokens)
+        assert code == 0, text
+        assert "has other classes (9), and is attacked on its own prediction" in text
+
+
+def test_another_size_is_refused_on_resume(case: Case) -> None:
+    """The size comes from the file, whose weights stay the same."""
+    module, code = case.written.module, case.written.code
+    case.write(f'surrogate = "{module}:sized"\n')
+    code.write_text(code.read_text() + "\n\nsized = nn.Sequential(net)\n")
+    study = case.written.study()
+    settings = [
+        load(study, trust=True).replay_fingerprint(study.attacks)
+        for study in (study, replaced(study, size=(9, 9)), replaced(study, labels="own"))
+    ]
+    told = [difference(settings[0], each) for each in settings]
+    assert told[0] is None
+    assert str(told[1]).startswith("the size of the surrogate of the attack 'frugal+surrogate' (")
+    assert str(told[1]).endswith("changed from None to (9, 9)")
+    assert str(told[2]).endswith("changed from None to 'own'")
+
+
+def replaced(study: Study, **settings: Any) -> Study:
+    """With other settings of the surrogate."""
+    first, second = study.attacks
+    assert second.surrogate is not None
+    changed = replace(second, surrogate=replace(second.surrogate, **settings))
+    return replace(study, attacks=(first, changed), text="")
+
+
+def test_settings_for_each_network(case: Case) -> None:
+    module = case.written.module
+    case.write(
+        f'surrogate = {{source = ["own.pt2", "{module}:net"], mean = [[0.5], [0.4, 0.3, 0.2]], '
+        'std = 2.0, size = [[8, 8], [8, 8]], labels = "own"}\n'
+    )
+    study = case.written.study()
+    again = replaced(study)
+    assert Study.from_text(again.text, study.folder, "again.toml").attacks == study.attacks
+    loaded = load(study, trust=True)
+    surrogate = loaded.surrogate(loaded.study.attacks[1])
+    assert surrogate is not None
+    assert surrogate.settings == {
+        "mean": [(0.5,), (0.4, 0.3, 0.2)],
+        "std": (2.0,),
+        "size": (8, 8),
+        "labels": "own",
+    }

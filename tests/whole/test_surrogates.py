@@ -14,6 +14,7 @@ import tollbox as tb
 from tollbox import testing
 from tollbox.attacks.surrogates import Surrogate
 from tollbox.attacks.transfer import smoothed, transfer_rays
+from tollbox.parts.subspaces import resized
 from tollbox.parts.vectors import unit
 
 SHAPE = (3, 16, 16)
@@ -314,12 +315,9 @@ def test_it_goes_to_other_processes():
 def test_the_classes_of_the_networks():
     image = problem().source
     surrogate = Surrogate([Linear(noise(1)), Linear(noise(2))])
-    assert surrogate.classes(image) == 3
+    assert surrogate.classes(image) == (3, 3)
     assert surrogate.evaluations == 0
-    with pytest.raises(
-        tb.errors.InputError, match="has networks of 3 and 5 classes: expected the same"
-    ):
-        Surrogate([Linear(noise(1)), Bent()]).classes(image)
+    assert Surrogate([Linear(noise(1)), Bent()]).classes(image) == (3, 5)
     with pytest.raises(
         tb.errors.InputError, match=r"cannot be differentiated at .* \(RuntimeError"
     ):
@@ -333,7 +331,7 @@ def test_the_classes_of_the_networks():
 # -- what is refused ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("wrong", [None, [], "resnet", [Linear(noise(1)), 3], torch.ones(3)])
+@pytest.mark.parametrize("wrong", [None, [], [Linear(noise(1)), 3], torch.ones(3)])
 def test_what_is_no_network_is_refused(wrong):
     with pytest.raises(tb.errors.InputError, match=r"surrogate.*expected a network"):
         Surrogate(wrong)
@@ -344,7 +342,178 @@ def test_a_wrong_mean_is_refused_at_once():
         Surrogate(Linear(noise(1)), std=0)
 
 
-def test_too_few_classes_are_told():
-    seventh = tb.attack.Problem(problem().source, 7)
-    with pytest.raises(tb.errors.InputError, match="has 3 classes, but class 7"):
-        direction(Surrogate(Linear(noise(1))), seventh, seventh.source)
+# -- any network ----------------------------------------------------------------------------------
+
+
+class Pooled(nn.Module):
+    """Any number of classes, for images of one size only."""
+
+    def __init__(self, classes: int, size: int, seed: int = 0) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        self.size, self.pool = size, nn.AvgPool2d(size // 8)
+        length = 3 * (size // (size // 8)) ** 2
+        weight = torch.randn(classes, length, generator=generator)
+        self.weight = nn.Parameter(weight - weight.mean(1, keepdim=True))  # of contrast alone
+
+    def forward(self, images: Tensor) -> Tensor:
+        if images.shape[2:] != (self.size, self.size):
+            raise RuntimeError(f"expected {self.size}")
+        return self.pool(images).flatten(1) @ self.weight.T  # type: ignore[no-any-return]
+
+
+def patchy(**more) -> tb.attack.Problem:
+    """An image that is neither grey nor noise."""
+    blocks = torch.rand(3, 4, 4, generator=torch.Generator().manual_seed(2)).round()
+    source = blocks.repeat_interleave(4, 1).repeat_interleave(4, 2)
+    return tb.attack.Problem(source, 0, **more)
+
+
+def some_points(count: int = 3) -> Tensor:
+    return torch.rand(count, *SHAPE, generator=torch.Generator().manual_seed(8))
+
+
+@pytest.mark.parametrize("size", [(64, 64), (16, 24), (7, 9), (16, 16)])
+def test_images_are_resized_as_torch_does_it(size):
+    points = some_points().requires_grad_()
+    wanted = nn.functional.interpolate(points, size, mode="bilinear", antialias=True)
+    assert torch.allclose(resized(points, size), wanted, atol=1e-5)
+    weights = torch.randn(size, generator=torch.Generator().manual_seed(0))
+    grads = [
+        torch.autograd.grad((each * weights).sum(), points)[0]
+        for each in (wanted, resized(points, size))
+    ]
+    assert torch.allclose(*grads, atol=1e-5)
+
+
+def test_each_network_has_its_own_size_mean_and_std():
+    one, two = Pooled(3, 64), Pooled(3, 9)
+    both = tb.Surrogate(
+        [one, two], mean=[(0.1, 0.2, 0.3), None], std=[[2], [4]], size=[(64, 64), 9]
+    )
+    found = both.margins(problem(), some_points())
+    first = Surrogate(one, mean=(0.1, 0.2, 0.3), std=2, size=64).margins(problem(), some_points())
+    second = Surrogate(two, std=(4.0,), size=(9, 9)).margins(problem(), some_points())
+    for each, wanted in zip(found, first + second, strict=True):
+        assert each.gradients.shape == (3, *SHAPE)
+        assert torch.equal(each.gradients, wanted.gradients)
+        assert torch.equal(each.margins, wanted.margins)
+    assert both.classes(problem().source) == (3, 3)
+    with pytest.raises(tb.errors.InputError, match=r"resized to \(8, 8\) \(RuntimeError: expected"):
+        Surrogate(one, size=8).classes(problem().source)
+
+
+def test_size_and_labels_are_part_of_what_it_is():
+    made = [
+        Surrogate(Pooled(3, 16)),
+        Surrogate(Pooled(3, 16), size=16),
+        Surrogate(Pooled(3, 16), size=16, labels="own"),
+        Surrogate(Pooled(3, 16), mean=0.5),
+    ]
+    assert len({each.digest for each in made}) == len({repr(each) for each in made}) == 4
+    assert made[1] == Surrogate([Pooled(3, 16)], size=[(16, 16)])
+    assert pickle.loads(pickle.dumps(made[2])) == made[2]
+
+
+def test_other_classes_are_attacked_on_their_own_prediction():
+    network = Pooled(7, 16, seed=0)
+    case = patchy(classes=3)
+    logits = network(some_points())
+    own = int(network(case.source[None]).argmax())
+    others = [each for each in range(7) if each != own]
+    wanted = logits[:, others].amax(1) - logits[:, own]
+    assert own != case.label
+    surrogate = Surrogate(network)
+    [found] = surrogate.margins(case, some_points())
+    assert torch.allclose(found.margins, wanted, atol=1e-4)
+    assert surrogate.own_labels(case) == surrogate.recognising(case) == [0]
+    # one that sees the same in grey and noise knows nothing
+    blind = Pooled(7, 16)
+    blind.weight.data *= 1e-3
+    blind.weight.data[4] += 1
+    assert Surrogate(blind).recognising(case) == []
+    # the same classes, unless they are said to be others
+    assert surrogate.own_labels(patchy(classes=7)) == surrogate.own_labels(patchy()) == []
+    assert surrogate.recognising(patchy(classes=7)) == []
+    assert Surrogate(network, labels="own").own_labels(patchy(classes=7)) == [0]
+    mixed = Surrogate([network, network], labels=["own", None])
+    assert mixed.own_labels(patchy(classes=7)) == [0]
+    # the number is not known, and the goal needs more than there are
+    assert surrogate.own_labels(tb.attack.Problem(case.source, 7)) == [0]
+    every = tb.attack.Problem(case.source, 0, goal=tb.Goal.leave(range(7)))
+    assert surrogate.own_labels(every) == [0]
+
+
+def test_other_classes_lead_to_the_start_image_of_a_target():
+    network, start = Pooled(7, 16), some_points()[0]
+    case = patchy(classes=3, target=1, start_image=start)
+    surrogate = Surrogate([Pooled(3, 16), network])
+    assert surrogate.recognising(case)[-1:] == [1]
+    at = torch.stack([case.source, start, 0.5 * (case.source + start)])
+    [found] = surrogate.margins(case, at, [1])
+    assert found.margins[0] < 0 < found.margins[1]
+    closer = at[2] + 0.05 * found.gradients[2] / torch.linalg.vector_norm(found.gradients[2])
+    [after] = surrogate.margins(case, closer[None], [1])
+    assert after.margins[0] > found.margins[2]
+    alone = patchy(classes=3, target=1)
+    assert 1 not in surrogate.recognising(alone)
+    assert len(surrogate.margins(alone, at)) == 1
+    with pytest.raises(tb.errors.InputError, match="there is a target but no start image"):
+        surrogate.margins(alone, at, [1])
+
+
+@pytest.mark.parametrize("goal", ["any", "target"])
+def test_a_thousand_classes_at_another_size_in_any_batch(goal):
+    """ImageNet's form of network against three classes: it takes part, and changes no rule."""
+    normal = torch.linspace(-1, 1, 16).expand(SHAPE) / 17  # of length 1
+    model, middle = tb.models.from_torch(Linear(normal)), problem().source
+    images = torch.stack([middle + distance * normal for distance in (0.3, -0.4)])
+    options = {}
+    if goal == "target":
+        starts = torch.stack([middle - normal, middle + normal])
+        options = {"targets": model(starts).tolist(), "starts": starts}
+    surrogate = tb.Surrogate([Pooled(1000, 64), Pooled(3, 9)], size=[(64, 64), (9, 9)])
+    runs = [
+        tb.run(
+            tb.preset("frugal+surrogate", surrogate=surrogate),
+            *(model, images, model(images).tolist()),
+            budget=60,
+            execution=tb.Execution(batch_size=size, live=live),
+            **options,
+        )
+        for size, live in ((64, 3), (3, 1))
+    ]
+    assert surrogate.evaluations > 0
+    assert all(len(r.improvements) > 1 and r.stop is tb.Stop.BUDGET for r in runs[0])
+    assert [r.improvements for r in runs[0]] == [r.improvements for r in runs[1]]
+
+
+@pytest.mark.slow
+def test_a_pool_knows_the_number_of_classes():
+    model = tb.models.from_torch(Linear(noise(5)))
+    attack = tb.preset("frugal+surrogate", surrogate=Pooled(9, 16))
+    images = torch.stack([(problem().source + 0.1 * noise(k)).clamp(0, 1) for k in range(2)])
+    labels = model(images).tolist()
+    here = tb.run(attack, model, images, labels, budget=60)
+    with tb.workers.Workers(model, 2, force=True) as workers:
+        execution = tb.Execution(workers=workers)
+        there = tb.run(attack, model, images, labels, budget=60, execution=execution)
+    assert [r.improvements for r in there] == [r.improvements for r in here]
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"size": 0}, "size is 0: expected a length from 1 to 4096, or height and width"),
+        ({"size": (4, 4, 4)}, "size is (4, 4, 4): expected a length from 1 to 4096"),
+        ({"size": "8x8"}, "size is '8x8': expected a length"),
+        ({"mean": [[0.5], [0.4]]}, "mean has 2 entries for 1 network: expected one for all netw"),
+        ({"labels": ["own", None]}, "labels has 2 entries for 1 network: expected one for all"),
+        ({"labels": "mine"}, "labels is 'mine': expected \"own\", or none"),
+        ({"networks": "resnet"}, "surrogate resnet does not exist: expected a file made with"),
+    ],
+)
+def test_wrong_settings_are_one_sentence(settings, told):
+    with pytest.raises(tb.errors.InputError) as error:
+        Surrogate(**{"networks": Linear(noise(1)), **settings})
+    assert str(error.value).startswith(told)

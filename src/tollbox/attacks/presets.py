@@ -195,11 +195,11 @@ def presets(norm: str | None = None) -> list[str]:
 
 
 def preset(
-    name: str, *, surrogate: Surrogate | nn.Module | Sequence[nn.Module] | None = None
+    name: str, *, surrogate: Surrogate | nn.Module | str | Sequence[nn.Module | str] | None = None
 ) -> Attack:
     """Return the attack with that name; change a part with `dataclasses.replace`.
 
-    surrogate: your own network, or several, for `frugal+surrogate`.
+    surrogate: a network or the name of one, or several, for `frugal+surrogate`.
     """
     attack: Any = described(name, surrogate is not None).attack
     if surrogate is not None:

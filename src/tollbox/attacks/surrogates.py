@@ -1,11 +1,17 @@
-"""Surrogates: the user's own networks, whose gradients suggest where a boundary lies.
+"""Surrogates: public networks or the user's own, whose gradients suggest where a boundary lies.
 
 1. A surrogate is not the model under test: it costs nothing, and can be differentiated.
 2. It receives the points of one image at a time, in batches of a fixed shape, in float32 without
    TF32 and with deterministic kernels, so that its answers depend on nothing else.
 3. The networks are never changed: if one is not on the device of the run or not in eval mode, a
    copy is used.
-4. Surrogates with the same weights, mean and std are equal, and have the same `digest`.
+4. Each network has its own input size, mean and std. Points are resized by products with two
+   matrices, which have the same bits every time; torch's own resizing does not.
+5. A network may have other classes than the model. Its margin is then that of its own prediction
+   for the source image. With a target, the margin says how much closer the logits are to those of
+   the start image than to those of the source image; without a start image, the network is unused.
+6. Surrogates with the same weights, mean, std, size and labels are equal, and have the same
+   `digest`.
 
 transfer.py makes directions of these gradients. `frugal` starts along them, turns to them, trusts
 each network according to its earlier gains, and drops it where estimates gain more for their price.
@@ -14,24 +20,35 @@ each network according to its earlier gains, and drops it where estimates gain m
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cosine_similarity
 
+from ..core.goal import Goal
 from ..core.problem import Problem
-from ..core.validation import require, shown
+from ..core.validation import is_several, require, shown, whole
+from ..data.resizing import LARGEST_SIDE, pair
 from ..data.user_code import with_kind
 from ..errors import InputError
-from ..models.numerics import Normalisation, matrix_products
+from ..models.loading import load_network
+from ..models.network import Network
+from ..models.numerics import Normalisation, Numbers, matrix_products, numbers_in
 from ..models.pytorch import prepared, weights_digest
+from ..parts.subspaces import resized
 
 KEPT_BYTES = 2**30
 FIRST_GUESSES = 100
 """A network recognises an image if its class is among the first hundredth of the network's
 guesses."""
+CPU = torch.device("cpu")
+SETTINGS = ("mean", "std", "size", "labels")
 
 
 class Margins(NamedTuple):
@@ -41,32 +58,113 @@ class Margins(NamedTuple):
     gradients: Tensor  # (n, c, h, w)
 
 
+@dataclass(frozen=True)
+class Member:
+    """A network of a surrogate, and how it is run."""
+
+    network: nn.Module
+    mean: tuple[float, ...] | None
+    std: tuple[float, ...] | None
+    size: tuple[int, int] | None
+    """(height, width) to which images are resized; None for their own size."""
+    labels: str | None
+    """"own" if its classes are not those of the model; None to compare their numbers."""
+    channels: int | None
+    batch: int | None
+    normalise: Normalisation
+
+    def on(self, device: torch.device) -> Member:
+        network = prepared(self.network, device, torch.float32, torch.contiguous_format)
+        return replace(self, network=network, normalise=_normalisation(self.mean, self.std, device))
+
+    def logits(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the points, for differentiation, and the network's logits."""
+        with torch.enable_grad():
+            images = points.detach().to(torch.float32, copy=True).requires_grad_(True)
+            batch = self.normalise(resized(images, self.size))
+            answers = [self.network(part) for part in batch.split(self.batch or len(batch))]
+            # transformers wraps logits in an object
+            outputs = [getattr(answer, "logits", answer) for answer in answers]
+        for each in outputs:
+            if not isinstance(each, Tensor) or each.ndim != 2 or each.shape[1] < 2:
+                shape = f"shape {tuple(each.shape)}" if isinstance(each, Tensor) else shown(each)
+                expected = "logits (n, classes) of at least two classes"
+                raise InputError(f"returns {shape}", expected=expected, input="surrogate")
+        return images, outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+
+    def classes(self, image: Tensor) -> int:
+        """Return the number of logits for an image (c, h, w)."""
+        count = len(image)
+        if self.channels not in (None, count):
+            given = f"takes {self.channels} channels, but the images have {count}"
+            raise InputError(given, expected="the same number", input="surrogate")
+        _normalisation(self.mean, self.std, image.device, count)  # checks the channels
+        try:
+            points, logits = self.logits(image[None])
+            torch.autograd.grad(logits.sum(), points)
+        except InputError:
+            raise
+        except (Exception, SystemExit) as error:  # user code may raise anything
+            size = "" if self.size is None else f", resized to {self.size}"
+            raise InputError(
+                f"cannot be differentiated at an image of shape {tuple(image.shape)}{size} "
+                f"({with_kind(error)})",
+                expected="a network of logits (n, classes) for images (n, c, h, w) in [0,1]",
+                input="surrogate",
+            ) from None
+        return logits.shape[1]
+
+    def has_own_labels(self, count: int, classes: int | None, label: int, goal: Goal) -> bool:
+        """Return whether its `count` classes cannot be those of a model with `classes`, if known,
+        which has the class and the goal of an image."""
+        flagged = goal.flagged or frozenset()
+        least = max(label, *flagged, goal.target or 0, len(flagged))
+        return self.labels == "own" or classes not in (None, count) or count <= least
+
+
 class Surrogate:
     """One or more networks that map images (n, c, h, w) to logits (n, classes).
 
-    Images in [0,1] are normalised to (image - mean) / std. The classes are those of the model under
-    test.
+    networks: a network, or the name of one as for `tb.models.load` ("timm:resnet18"), or several.
+    mean, std: images in [0,1] are normalised to (image - mean) / std: a number, or one per channel.
+    size: the side, or height and width, to which images are resized before. Default: their own.
+    labels: "own" if the classes are not those of the model under test, which is the default for a
+        network with another number of classes. Such a network is attacked on its own prediction.
+    trust: whether to load exported programs and TorchScript, which can run code.
+
+    Each setting is one for all networks, or a list of lists (or None) with one for each. A name has
+    the defaults of the network's configuration.
     """
 
     def __init__(
         self,
-        networks: nn.Module | Sequence[nn.Module],
+        networks: nn.Module | str | Sequence[nn.Module | str | Network],
         *,
-        mean: Sequence[float] | float | None = None,
-        std: Sequence[float] | float | None = None,
+        mean: Any = None,
+        std: Any = None,
+        size: Any = None,
+        labels: str | Sequence[str | None] | None = None,
+        trust: bool = False,
     ) -> None:
-        given = [networks] if isinstance(networks, nn.Module) else networks
+        given = [networks] if isinstance(networks, nn.Module | str) else networks
         listed = isinstance(given, Sequence) and len(given) > 0
-        expected = "a network (an instance of nn.Module), or several"
+        expected = "a network (an instance of nn.Module) or the name of one, or several"
         for network in given if listed else [given]:
-            require(isinstance(network, nn.Module), "surrogate", network, expected)
-        self.networks = tuple(given)
-        self._mean, self._std = mean, std
-        self._ready: dict[torch.device, tuple[list[nn.Module], Normalisation]] = {}
-        self._normalisation(torch.device("cpu"))  # to report mistakes early
-        digests = [weights_digest(network) for network in self.networks]
-        self.digest = "-".join(digest[:12] for digest in digests)
-        """Digest of the weights."""
+            known = isinstance(network, nn.Module | str | Network)
+            require(known, "surrogate", network, expected)
+        settings = {"mean": mean, "std": std, "size": size, "labels": labels}
+        each = [_each(name, value, len(given)) for name, value in settings.items()]
+        self.members = tuple(map(partial(_member, trust), given, *each))
+        self.networks = tuple(each.network for each in self.members)
+        self._ready: dict[torch.device, list[Member]] = {}
+        weights = "-".join(weights_digest(each.network)[:12] for each in self.members)
+        about = [getattr(each, name) for each in self.members for name in SETTINGS]
+        changed = hashlib.sha256(repr(about).encode()).hexdigest()[:8]
+        self.digest = weights if about == [None] * len(about) else f"{weights}-{changed}"
+        """Digest of the weights, and of the settings if there are any."""
+        self._counts: dict[int, int] = {}
+        self._predictions: dict[tuple[int, str], int] = {}
+        """The classes that networks give to source images, by their content."""
         self.evaluations, self.seconds = 0, 0.0
         """Number of points for which a network was run in this process, and the host time."""
 
@@ -79,8 +177,18 @@ class Surrogate:
         if len(self.rays) * rays.nbytes > KEPT_BYTES:
             del self.rays[next(iter(self.rays))]
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Mean, std, size and labels: one for all networks, or a list with one for each."""
+        found = {}
+        for name in SETTINGS:
+            values = [getattr(each, name) for each in self.members]
+            found[name] = values[0] if len(set(values)) == 1 else values
+        return found
+
     def __repr__(self) -> str:
-        return f"Surrogate({self.digest!r}, mean={self._mean!r}, std={self._std!r})"
+        about = {k: v for k, v in self.settings.items() if v is not None or k in ("mean", "std")}
+        return f"Surrogate({self.digest!r}, {', '.join(f'{k}={v!r}' for k, v in about.items())})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Surrogate) and repr(self) == repr(other)
@@ -95,119 +203,147 @@ class Surrogate:
         self, problem: Problem, points: Tensor, members: Sequence[int] | None = None
     ) -> list[Margins]:
         """Return the margins of the class to reach over the flagged ones and their gradients at
-        points (n, c, h, w): of every network, or of some. Gradients are 0 outside the mask."""
-        started = time.perf_counter()
-        networks, normalise = self._on(points.device)
-        chosen = range(len(networks)) if members is None else members
-        with _exact():
-            found = [_margins(networks[each], normalise, problem, points) for each in chosen]
-        self.evaluations += len(points) * len(found)
-        self.seconds += time.perf_counter() - started
-        return found
+        points (n, c, h, w): of every usable network, or of some. Gradients are 0 outside the
+        mask."""
+        with self._computing():
+            chosen = self._usable(problem) if members is None else members
+            return [self._margins(each, problem, points) for each in chosen]
 
     def recognising(self, problem: Problem) -> list[int]:
-        """Return the networks that recognise the source image: its class is their first guess, or
-        one of the first if there are many classes, but not for most of these as well: grey, two
-        images of noise, the negative. Others know little about this image."""
-        started, found = time.perf_counter(), []
-        networks, normalise = self._on(problem.source.device)
-        source = problem.source
+        """Return the usable networks that recognise the source image: its class is their first
+        guess, or one of the first if there are many classes, but not for most of these as well:
+        grey, two images of noise, the negative. Others know little about this image. For a network
+        with its own labels, the class is its own prediction."""
+        source, found = problem.source, []
         noise = torch.special.ndtr(problem.noise("recognition", 0, 2, tuple(source.shape))[0:2])
-        others = [torch.full_like(source, 0.5), *noise, 1 - source]
-        with _exact():
-            for number, network in enumerate(networks):
-                _, logits = _logits(network, normalise, torch.stack([source, *others]))
+        images = torch.stack([source, torch.full_like(source, 0.5), *noise, 1 - source])
+        with self._computing():
+            for number in self._usable(problem):
+                logits = self._run(number, images)[1].detach()
+                own, label = self._has_own_labels(number, problem), problem.label
+                label = int(logits[0].argmax()) if own else label
                 allowed = max(1, logits.shape[1] // FIRST_GUESSES)
-                better = (logits > logits[:, problem.label, None]).sum(1) < allowed
-                first, *seen = better.tolist()
-                if first and sum(seen) < len(seen) - 1:
+                first, *others = ((logits > logits[:, label, None]).sum(1) < allowed).tolist()
+                if first and sum(others) < len(others) - 1:
                     found.append(number)
-        self.evaluations += len(networks) * (1 + len(others))
-        self.seconds += time.perf_counter() - started
         return found
 
-    def classes(self, image: Tensor) -> int:
-        """Return the number of logits for an image (c, h, w). Raise InputError if the networks
-        differ in it or cannot be differentiated at the image."""
-        normalise = self._normalisation(image.device, len(image))
-        counts = []
-        try:
-            for network in self._on(image.device)[0]:
-                given, logits = _logits(network, normalise, image[None])
-                torch.autograd.grad(logits.sum(), given)
-                counts.append(logits.shape[1])
-        except InputError:
-            raise
-        except (Exception, SystemExit) as error:  # user code may raise anything
-            raise InputError(
-                f"cannot be differentiated at an image of shape {tuple(image.shape)} "
-                f"({with_kind(error)})",
-                expected="a network of logits (n, classes) for images (n, c, h, w) in [0,1]",
-                input="surrogate",
-            ) from None
-        if len(set(counts)) > 1:
-            found = f"has networks of {' and '.join(map(str, counts))} classes"
-            raise InputError(found, expected="the same classes", input="surrogate")
-        return counts[0]
+    def own_labels(self, problem: Problem) -> list[int]:
+        """Return the networks whose classes are not those of the model: nothing says whether they
+        know the image."""
+        with self._computing():
+            every = range(len(self.members))
+            return [each for each in every if self._has_own_labels(each, problem)]
 
-    def _on(self, device: torch.device) -> tuple[list[nn.Module], Normalisation]:
-        """Return the networks, prepared for a device, and their normalisation."""
+    def classes(self, image: Tensor) -> tuple[int, ...]:
+        """Return each network's number of logits for an image (c, h, w). Raise InputError if one
+        cannot be differentiated at the image."""
+        return tuple(member.classes(image) for member in self._on(image.device))
+
+    def _on(self, device: torch.device) -> list[Member]:
         if device not in self._ready:
-            networks = [
-                prepared(network, device, torch.float32, torch.contiguous_format)
-                for network in self.networks
-            ]
-            self._ready[device] = networks, self._normalisation(device)
+            self._ready[device] = [each.on(device) for each in self.members]
         return self._ready[device]
 
-    def _normalisation(self, device: torch.device, channels: int | None = None) -> Normalisation:
-        return Normalisation.checked(
-            self._mean,
-            self._std,
-            dtype=torch.float32,
-            device=device,
-            layout=torch.contiguous_format,
-            channels=channels,
-        )
+    @contextlib.contextmanager
+    def _computing(self) -> Iterator[None]:
+        started = time.perf_counter()
+        with _exact():
+            yield
+        self.seconds += time.perf_counter() - started
+
+    def _run(self, number: int, points: Tensor) -> tuple[Tensor, Tensor]:
+        self.evaluations += len(points)
+        images, logits = self._on(points.device)[number].logits(points)
+        self._counts[number] = logits.shape[1]
+        return images, logits
+
+    def _has_own_labels(self, number: int, problem: Problem) -> bool:
+        if number not in self._counts:
+            self._run(number, problem.source[None])
+        count, wanted = self._counts[number], (problem.classes, problem.label, problem.goal)
+        return self.members[number].has_own_labels(count, *wanted)
+
+    def _prediction(self, number: int, problem: Problem) -> int:
+        key = number, problem.content
+        if key not in self._predictions:
+            _, logits = self._run(number, problem.source[None])
+            self._predictions[key] = int(logits.argmax())
+        return self._predictions[key]
+
+    def _usable(self, problem: Problem) -> list[int]:
+        leads = problem.target is None or problem.start_image is not None
+        every = range(len(self.members))
+        return [each for each in every if leads or not self._has_own_labels(each, problem)]
+
+    def _margins(self, number: int, problem: Problem, points: Tensor) -> Margins:
+        flagged, target = sorted(problem.goal.flagged or ()), problem.target
+        with torch.enable_grad():
+            images, logits = self._run(number, points)
+            own = self._has_own_labels(number, problem)
+            if own and target is None:
+                flagged = [self._prediction(number, problem)]
+            if own and target is not None:
+                margins = self._towards_start(number, problem, logits)
+            else:
+                others = sorted({*range(logits.shape[1])}.difference(flagged))
+                rival = logits[:, others].amax(1) if target is None else logits[:, target]
+                margins = rival - logits[:, flagged].amax(1)
+            (gradients,) = torch.autograd.grad(margins.sum(), images)
+        return Margins(margins.detach(), problem.only_mask(gradients.to(points)))
+
+    def _towards_start(self, number: int, problem: Problem, logits: Tensor) -> Tensor:
+        """Return how much closer logits are to those of the start image than to the source's."""
+        if problem.start_image is None:
+            wrong = "has other classes than the model, and there is a target but no start image"
+            raise InputError(wrong, expected="an image of the target", input="surrogate")
+        images = torch.stack([problem.start_image, problem.source])
+        start, source = _centred(self._run(number, images)[1].detach())
+        given = _centred(logits)
+        return cosine_similarity(given, start[None]) - cosine_similarity(given, source[None])
 
 
-def _logits(network: nn.Module, normalise: Normalisation, points: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the network's input, for differentiation, and its logits."""
-    with torch.enable_grad():
-        images = points.detach().to(torch.float32, copy=True).requires_grad_(True)
-        batches = images.split(1 if getattr(network, "takes_one", False) else len(images))
-        answers = [network(normalise(batch)) for batch in batches]
-    # transformers wraps logits in an object
-    parts = [getattr(answer, "logits", answer) for answer in answers]
-    tensors = all(isinstance(part, Tensor) for part in parts)
-    outputs = torch.cat(parts) if tensors else parts[0]
-    if not isinstance(outputs, Tensor) or outputs.ndim != 2:
-        raise InputError(
-            f"returns {shown(outputs)}", expected="logits (n, classes)", input="surrogate"
-        )
-    return images, outputs
+def _centred(logits: Tensor) -> Tensor:
+    return logits - logits.mean(1, keepdim=True)
 
 
-def _margins(
-    network: nn.Module, normalise: Normalisation, problem: Problem, points: Tensor
-) -> Margins:
-    with torch.enable_grad():
-        images, logits = _logits(network, normalise, points)
-        count = logits.shape[1]
-        flagged = sorted(problem.goal.flagged or ())
-        largest = max(*flagged, problem.target or 0)
-        if largest >= count:
-            given = f"has {count} classes, but class {largest} is that of an image or goal"
-            expected = "the classes of the model under test"
-            raise InputError(given, expected=expected, input="surrogate")
-        if problem.target is None:
-            others = [each for each in range(count) if not problem.goal.flags(each)]
-            rival = logits[:, others].amax(1)
-        else:
-            rival = logits[:, problem.target]
-        margins = rival - logits[:, flagged].amax(1)
-        (gradients,) = torch.autograd.grad(margins.sum(), images)
-    return Margins(margins.detach(), problem.only_mask(gradients.to(points)))
+def _each(name: str, value: Any, count: int) -> list[Any]:
+    """Return a setting for each of `count` networks."""
+    nested = is_several(value) and any(each is None or is_several(each) for each in value)
+    if not (nested or (name == "labels" and is_several(value))):
+        return [value] * count
+    if len(value) != count:
+        given = f"has {len(value)} entries for {count} network{'s' * (count > 1)}"
+        raise InputError(given, expected="one for all networks, or one for each", input=name)
+    return list(value)
+
+
+def _member(trust: bool, network: Any, mean: Any, std: Any, size: Any, labels: Any) -> Member:
+    channels = batch = None
+    try:
+        loaded = load_network(network, trust=trust) if isinstance(network, str) else network
+        if isinstance(loaded, Network):
+            mean, std = loaded.normalisation(mean, std)
+            channels, batch, network = loaded.shape[0], loaded.batch, loaded.forward
+            size = loaded.size if size is None else size
+    except InputError as error:
+        raise error.renamed({"model": "surrogate"}) from None
+    normalise, sides = _normalisation(mean, std), whole(1, LARGEST_SIDE).holds
+    if size is not None:
+        sizes = tuple(size) if is_several(size) else pair(size)
+        right = 0 < len(sizes) <= 2 and all(map(sides, sizes))
+        require(right, "size", size, f"a length from 1 to {LARGEST_SIDE}, or height and width")
+        size = (int(sizes[0]), int(sizes[-1]))
+    require(labels in (None, "own"), "labels", labels, '"own", or none')
+    about = numbers_in(mean), numbers_in(std), size, labels
+    return Member(network, *about, channels, batch, normalise)
+
+
+def _normalisation(
+    mean: Numbers, std: Numbers, device: torch.device = CPU, channels: int | None = None
+) -> Normalisation:
+    options: Any = {"dtype": torch.float32, "device": device, "channels": channels}
+    return Normalisation.checked(mean, std, **options)
 
 
 @contextlib.contextmanager

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from ..errors import InputError, mention
 from .options import (
     FORCE_HELP,
     IMAGES,
@@ -28,7 +27,6 @@ from .options import (
     NormName,
     PresetName,
     number_in,
-    numbers,
     option,
     seconds,
 )
@@ -50,12 +48,6 @@ class AttackOptions(ModelOptions):
     cuda_graphs: Annotated[bool, option("models", "cuda_graphs")] = False
     tf32: Annotated[bool, option("models", "tf32")] = False
     attack: Annotated[PresetName, option("attacks", "preset", metavar="PRESET")] = "a-hsja"
-    surrogate: Annotated[
-        tuple[FileOrText, ...],
-        option("attacks", "surrogate", metavar="NETWORK", show_default=False),
-    ] = ()
-    surrogate_mean: Annotated[str | None, option("surrogate", "mean")] = None
-    surrogate_std: Annotated[str | None, option("surrogate", "std")] = None
     target: Annotated[int | None, option("goal", "target")] = None
     start: Annotated[Path | None, option("goal", "start")] = None
     mask: Annotated[Path | None, option("goal", "mask")] = None
@@ -102,37 +94,25 @@ def attack(options: AttackOptions) -> int:
 
 
 def study_of(options: AttackOptions) -> Study:
-    from ..studies.specs import AttackSpec, DetectorSpec, SurrogateSpec, Tariff
+    from ..studies.specs import AttackSpec, DetectorSpec, Tariff
 
     price: float | str = options.price
     with contextlib.suppress(ValueError):  # not a number: the path of a CSV
         price = number_in(str(options.price))
     limits = options.given("prices")
     limits = {name: math.inf if value is None else value for name, value in limits.items()}
-    _check_complete(options, "detector", "alarm_price", "max_alarms")
-    _check_complete(options, "surrogate", "surrogate_mean", "surrogate_std")
-    mean = numbers("surrogate_mean", options.surrogate_mean)
-    std = numbers("surrogate_std", options.surrogate_std)
-    networks, detector = options.surrogate, options.detector
-    surrogate = SurrogateSpec.of(*networks, mean=mean, std=std) if networks else None
+    options.check_complete("detector", "alarm_price", "max_alarms")
+    detector = options.detector
     terms = {name: each for name, each in options.given("detector").items() if each is not None}
     return options.study(
         "attack",
         name="attack",
-        attacks=[AttackSpec.of(options.attack, surrogate)],
+        attacks=[AttackSpec.of(options.attack, options.surrogate_spec())],
         tariffs=[Tariff.of(price, **limits)],
         seeds=[options.seed],
         detector=None if detector is None else DetectorSpec(detector, **terms),
         keep_images=True,
     )
-
-
-def _check_complete(options: AttackOptions, needed: str, *names: str) -> None:
-    """Raise InputError if an option in `names` is given without `needed`, which it describes."""
-    for name in names if not getattr(options, needed) else ():
-        if getattr(options, name) is not None:
-            given = f"is given, and {mention(needed)} is not"
-            raise InputError(given, expected="both, or neither", input=name)
 
 
 def _settings(options: AttackOptions, loaded: StudyInputs) -> dict[str, Any]:
@@ -145,12 +125,11 @@ def _settings(options: AttackOptions, loaded: StudyInputs) -> dict[str, Any]:
     given = {
         name: str(value) if isinstance(value, Path) else value
         for name, value in vars(options).items()
-        if name not in ("out", "force_workers", "trust_model", "surrogate_mean", "surrogate_std")
+        if name not in ("out", "force_workers", "trust_model") and "surrogate_" not in name
     }
     network = surrogate and {
         "source": list(options.surrogate),
-        "mean": options.surrogate_mean,
-        "std": options.surrogate_std,
+        **surrogate.settings,
         "digest": surrogate.digest,
     }
     versions = asdict(current_environment(loaded.device))

@@ -22,15 +22,15 @@ from ..core.execution import Execution
 from ..core.metric import Metric, norm_of
 from ..core.validation import DTYPES, checked_seconds
 from ..data.classes import flagged_classes
-from ..data.resizing import INTERPOLATIONS, Side
+from ..data.resizing import INTERPOLATIONS, Side, pair
 from ..data.tables import shortened
-from ..errors import InputError, UnknownNameError
+from ..errors import InputError, UnknownNameError, mention
 from ..report import DistanceRule
-from ..studies.kinds import FLAG, MEAN, RATIO, STD
+from ..studies.kinds import FLAG
 from ..studies.schema import ALL, find, keys
 
 if TYPE_CHECKING:
-    from ..studies.specs import ImagesSpec, ModelSpec
+    from ..studies.specs import ImagesSpec, ModelSpec, SurrogateSpec
     from ..studies.study import Study
 
 
@@ -83,7 +83,7 @@ def option(table: str | type, name: str, **settings: Any) -> Parameter:
         settings["converter"] = whole
     if key.kind is FLAG and key.default is None:
         settings["negative"] = None  # so that there is --no-NAME as well
-    hyphen = key.kind in (MEAN, STD, RATIO)
+    hyphen = name in ("mean", "std", "ratio")
     return Parameter(**{"help": key.help, "allow_leading_hyphen": hyphen, **settings})
 
 
@@ -155,12 +155,40 @@ class ModelOptions(InputOptions):
 
     quantize: Annotated[int | None, option("models", "quantize")] = None
     flagged: Annotated[Path | None, option("goal", "flagged")] = None
+    surrogate: Annotated[
+        tuple[FileOrText, ...],
+        option("attacks", "surrogate", metavar="NETWORK", show_default=False),
+    ] = ()
+    surrogate_mean: Annotated[tuple[str, ...], option("surrogate", "mean", show_default=False)] = ()
+    surrogate_std: Annotated[tuple[str, ...], option("surrogate", "std", show_default=False)] = ()
+    surrogate_size: Annotated[tuple[str, ...], option("surrogate", "size", show_default=False)] = ()
+    surrogate_labels: Annotated[str | None, option("surrogate", "labels")] = None
     seed: Annotated[int, Parameter(help=SEED_HELP, converter=whole)] = 0
     device: Annotated[str | None, option("study", "device")] = None
     batch_size: Annotated[int | None, option("study", "batch_size")] = None
     retries: Annotated[int, option("study", "retries")] = 0
     workers: Annotated[int, option("study", "workers")] = 1
     exact: Annotated[bool, option("study", "exact")] = False
+
+    def surrogate_spec(self) -> "SurrogateSpec | None":
+        """Return the surrogate that the options describe; None if there is none."""
+        from ..studies.specs import SurrogateSpec
+
+        settings: dict[str, Any] = {"labels": self.surrogate_labels}
+        for name in ("mean", "std", "size"):
+            option = f"surrogate_{name}"
+            read: Any = sides if name == "size" else numbers
+            values = tuple(read(option, text) for text in getattr(self, option))
+            settings[name] = values if len(values) > 1 else next(iter(values), None)
+        self.check_complete("surrogate", *(f"surrogate_{name}" for name in settings))
+        return SurrogateSpec.of(*self.surrogate, **settings) if self.surrogate else None
+
+    def check_complete(self, needed: str, *names: str) -> None:
+        """Raise InputError if an option in `names` is given and `needed` is not."""
+        for name in names if not getattr(self, needed) else ():
+            if getattr(self, name) not in (None, ()):
+                given = f"is given, and {mention(needed)} is not"
+                raise InputError(given, expected="both, or neither", input=name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,3 +257,8 @@ def side(name: str, text: str | None) -> Side | None:
         expected = "a whole number, or a height and a width separated by a comma"
         raise InputError(f"is {shortened(text)!r}", expected=expected, input=name)
     return lengths[0] if len(lengths) == 1 else (lengths[0], lengths[1])
+
+
+def sides(name: str, text: str) -> tuple[int, int]:
+    """Return the height and width in such a text."""
+    return pair(side(name, text) or 0)

@@ -93,7 +93,7 @@ def _plan(loaded: StudyInputs, part: Part) -> None:
     for name in ("cells", "queries at most", "model time at most"):
         table.add_column(name, justify="right")
     total, speeds = 0.0, {}
-    loaded.check_surrogates()
+    notes = loaded.check_surrogates()
     loaded.detection  # noqa: B018  raises if the detector cannot be loaded
     for spec in study.models:
         model = loaded.model(spec)
@@ -107,6 +107,7 @@ def _plan(loaded: StudyInputs, part: Part) -> None:
         table.add_row(series.named(study), f"{grid.width:,}", number, clock(time))
     console().print(table)
     write(f"images: {len(loaded.images)}, digest {images_digest(loaded.images)}")
+    write(*(f"Note: {note}." for note in notes))
     if loaded.kept is not None:
         write(*loaded.kept.sentences)
     if loaded.images.resizing is not None:

@@ -80,6 +80,8 @@ class Problem:
     goal: Goal = field(default_factory=Goal)
     mask: Tensor | None = field(default=None, repr=False)
     """The values of the image that may change, as a bool tensor (c, h, w); None if all may."""
+    classes: int | None = None
+    """Number of the model's classes, if it is known."""
     accepted: list[Accepted] = field(default_factory=list, repr=False)
     """Iterates that the engine has not collected yet."""
     notes: dict[str, Any] = field(default_factory=dict, repr=False)

@@ -63,6 +63,7 @@ class CellRun:
             cell.norm,
             cell.goal,
             cell.mask,
+            model.classes,
         )
         self.ledger = Ledger.of(cell.prices, self.problem.goal, cell.detection)
         self.account = Account(self.problem, self.ledger, cell.limits, charging=cell.charge_clean)

@@ -27,7 +27,6 @@ from ..errors import InputError
 from .files import load_file
 from .functions import load_function
 from .network import Network, Source, file_error
-from .numerics import Normalised
 from .pytorch import Running
 from .registry import EXPECTED, FORMS, misspelt, prefixed, split
 
@@ -64,32 +63,18 @@ def load_model(
 
 
 def load_network(
-    source: str,
-    example: Tensor | None = None,
-    device: str | torch.device = "cpu",
-    *,
-    normalised: bool = True,
-    trust: bool = False,
-) -> nn.Module:
-    """Load a torch network, for its gradients, that takes images like `example` (c, h, w), or only
-    one at a time (`takes_one`).
-
-    With `normalised`, the mean and std of its configuration are applied first, if it has them.
-    """
+    source: str, device: str | torch.device = "cpu", *, trust: bool = False
+) -> Network:
+    """Load a torch network with its configuration, for its gradients."""
     loaded = open_network(source, device=device, trust=trust)
-    loaded.check_shape(example)
-    network, own = loaded.forward, loaded.preprocessing
-    if not isinstance(network, nn.Module):
+    if not isinstance(loaded.forward, nn.Module):
         kinds = "an instance of nn.Module, an exported program or TorchScript"
         expected = f"a network that can be differentiated: {kinds}"
         raise InputError(f"{source} is {loaded.kind}", expected=expected, input="model")
     if loaded.batch not in (None, 1):
         given = f"{source} takes only batches of {loaded.batch}"
         raise InputError(given, expected="one that takes a single image", input="model")
-    if normalised and own is not None and own.mean is not None and own.std is not None:
-        network = Normalised(network, own.mean, own.std).to(device).eval()
-    network.takes_one = loaded.batch == 1  # type: ignore[assignment]
-    return network
+    return loaded
 
 
 def open_network(

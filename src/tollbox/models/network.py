@@ -25,7 +25,7 @@ from ..data.classes import ClassNames
 from ..data.tables import in_a_line
 from ..data.user_code import with_kind
 from ..errors import FileError, InputError, ModelFault, mention
-from .numerics import Normalisation, Numbers, points_dtype
+from .numerics import Normalisation, Numbers, numbers_in, points_dtype
 from .pytorch import OPTIONS, Forward, Running, from_torch, uncompiled
 
 _MODULES = "networks by name or module:function"
@@ -117,14 +117,8 @@ class Network:
         source, own = self.source, self.preprocessing
         example = self._grey() if example is None else example
         self.check_shape(example)
-        mean, std = running.mean, running.std
-        if own is not None:
-            mean, std = own.mean if mean is None else mean, own.std if std is None else std
-            running = replace(running, mean=mean, std=std)
-        if self.needs_normalisation and mean is None and std is None:
-            both = f"{mention('mean')} and {mention('std')}"
-            remedy = f"give {both} (0 and 1 if it takes images in [0,1])"
-            raise source.error(", which comes without its mean and std", remedy=remedy)
+        mean, std = self.normalisation(running.mean, running.std)
+        running = replace(running, mean=mean, std=std)
         for option in OPTIONS:
             default = getattr(Running, option)
             if option not in self.options and getattr(running, option) != default:
@@ -134,7 +128,7 @@ class Network:
         model = self._model(running, None if example is None else len(example))
         words = {}
         if own is not None:
-            own = replace(own, mean=_tuple(mean), std=_tuple(std))
+            own = replace(own, mean=numbers_in(mean), std=numbers_in(std))
             for name, values in (("mean", own.mean), ("std", own.std)):
                 if values is not None:
                     words[name] = ", ".join(f"{value:.9g}" for value in values)
@@ -148,6 +142,24 @@ class Network:
             names = None  # a mistake in the model's configuration
         about = {**model.running, **words}
         return replace(model, classes=classes, running=about, names=names, preprocessing=own)
+
+    def normalisation(self, mean: Numbers, std: Numbers) -> tuple[Numbers, Numbers]:
+        """Return the given mean and std, or those of the configuration in their place."""
+        if (own := self.preprocessing) is not None:
+            mean, std = own.mean if mean is None else mean, own.std if std is None else std
+        if self.needs_normalisation and mean is None and std is None:
+            both = f"{mention('mean')} and {mention('std')}"
+            remedy = f"give {both} (0 and 1 if it takes images in [0,1])"
+            raise self.source.error(", which comes without its mean and std", remedy=remedy)
+        return mean, std
+
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """The (height, width) of its images, if it is known."""
+        _, height, width = self.shape
+        if height is not None and width is not None:
+            return height, width
+        return None if self.preprocessing is None else self.preprocessing.size
 
     def _model(self, running: Running, channels: int | None) -> Model:
         device, forward, dtype = self.source.device, self.forward, points_dtype(self.dtype)
@@ -243,9 +255,3 @@ def _behind(
         relaid=None if relaid is None else partial(_behind, normalise, changes, model),
         **changes,
     )
-
-
-def _tuple(values: Numbers) -> tuple[float, ...] | None:
-    if values is None:
-        return None
-    return tuple(torch.as_tensor(values, dtype=torch.float64).flatten().tolist())

@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -67,16 +66,10 @@ class Normalisation:
         return batch if self.std is None else batch.div_(self.std)
 
 
-class Normalised(nn.Module):
-    def __init__(self, network: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
-        super().__init__()
-        self.network = network
-        for name, values in (("mean", mean), ("std", std)):
-            self.register_buffer(name, torch.tensor(values).reshape(1, -1, 1, 1))
-
-    def forward(self, images: Tensor) -> Any:
-        normalise = Normalisation(self.get_buffer("mean"), self.get_buffer("std"))
-        return self.network(normalise(images))
+def numbers_in(values: Numbers) -> tuple[float, ...] | None:
+    if values is None:
+        return None
+    return tuple(torch.as_tensor(values, dtype=torch.float64).flatten().tolist())
 
 
 def _per_channel(

@@ -250,6 +250,25 @@ def bilinear_basis(side: int, count: int) -> NDArray[np.float64]:
     return columns
 
 
+def resizing_rows(new: int, old: int) -> NDArray[np.float64]:
+    """Return rows that resize an axis of `old` pixels: bilinear, and antialiased if it shrinks."""
+    scale = old / new
+    apart = np.arange(old) + 0.5 - scale * (np.arange(new)[:, None] + 0.5)
+    weights = np.clip(1 - np.abs(apart) / max(scale, 1.0), 0, None)
+    return weights / weights.sum(1, keepdims=True)  # type: ignore[no-any-return]
+
+
+def resized(images: Tensor, size: tuple[int, int] | None) -> Tensor:
+    """Return images (n, c, h, w) of another (height, width). Products of matrices have the same
+    bits every time, and so have their gradients."""
+    sides = tuple(images.shape[2:])
+    if size is None or size == sides:
+        return images
+    each = zip(size, sides, strict=True)
+    rows, columns = (constant(resizing_rows, images, *lengths) for lengths in each)
+    return rows @ images @ columns.T
+
+
 @register(Prior)
 class Resize(Checked):
     """Images of standard normal pixels, 1/factor as high and wide, enlarged."""

@@ -61,7 +61,7 @@ def create(
 ) -> list[str]:
     """Try every model and surrogate once, and write the folder of a new study, or of a part of it.
 
-    Returns the findings of the model check, if there are any.
+    Returns the findings about the models and surrogates, if there are any.
     """
     study, images = inputs.study, inputs.images
     check_new(study, out, part)
@@ -70,7 +70,7 @@ def create(
     each = [(name, finding) for name, found in examined.items() for finding in found.findings]
     findings = [f"the model {name!r}: {finding}" for name, finding in each]
     models = {spec.name: inputs.model_record(spec) for spec in study.models}
-    inputs.check_surrogates()
+    findings += inputs.check_surrogates()
     record = describe(study, inputs.grid, current_environment(inputs.device), models, made_by)
     fingerprint = {**record.fingerprint, **inputs.fingerprint()}
     for spec in study.models:

@@ -3,15 +3,15 @@
 1. Each input is loaded, checked and fingerprinted once, when it is first needed. A resumed study
    compares its inputs with its record (`fingerprint.py`).
 2. Missing images, and supplied models unknown to the study, are reported before a model is loaded.
-3. Labels, target, flagged classes and classes with prices must exist in every model, and a
-   surrogate must have the classes of the models. If the number of a model's classes is unknown,
-   labels are checked against the names of the classes.
+3. Labels, target, flagged classes and classes with prices must exist in every model. If the number
+   of a model's classes is unknown, labels are checked against the names of the classes.
 4. With `correct_only`, each model classifies images, uncharged, before the study starts. A resumed
    study uses the images that its record keeps.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..attacks.surrogates import Surrogate
+from ..attacks.surrogates import SETTINGS, Surrogate
 from ..core.cell import Cell, check_label
 from ..core.detector import Detection, Detector
 from ..core.device import usable
@@ -155,7 +155,8 @@ class StudyInputs:
         """Return the settings of a model, without the layout that an exact study chooses."""
         model, exact = self.model(spec), self.study.execution.exact
         running = {k: v for k, v in model.running.items() if k != "channels_last" or not exact}
-        return ModelRecord(str(model.dtype).removeprefix("torch."), model.quantize, running)
+        dtype = str(model.dtype).removeprefix("torch.")
+        return ModelRecord(dtype, model.quantize, running, model.classes)
 
     def model_fingerprint(self, spec: ModelSpec) -> Fingerprint:
         """Return the fingerprint of a model. An exact study omits layout and labels, since its
@@ -225,13 +226,11 @@ class StudyInputs:
             if any(map(is_user_function, given.resolved)):
                 importable(str(self.study.folder.resolve()))
             with self.study.reporting(spec=spec):
-                own = given.mean is None and given.std is None
-                first, trust = self.images.images[0], self.trust
                 networks = [
-                    load_network(source, first, self.device, normalised=own, trust=trust)
-                    for source in given.resolved
+                    load_network(source, self.device, trust=self.trust) for source in given.resolved
                 ]
-                self._surrogates[spec.name] = Surrogate(networks, mean=given.mean, std=given.std)
+                settings = {name: getattr(given, name) for name in SETTINGS}
+                self._surrogates[spec.name] = Surrogate(networks, **settings)
         return self._surrogates.get(spec.name)
 
     def attack(self, spec: AttackSpec) -> Attack:
@@ -240,28 +239,33 @@ class StudyInputs:
         changed: Attack = attack if surrogate is None else replace(attack, surrogate=surrogate)
         return changed
 
-    def check_surrogates(self) -> None:
-        """Raise InputError unless all surrogates can be differentiated and have the classes of the
-        models."""
-        study, goal = self.study, self.study.goal
+    def check_surrogates(self) -> list[str]:
+        """Return sentences about surrogates that have other classes than a model; raise InputError
+        if one cannot be differentiated."""
+        study, goal, found = self.study, self.study.goal, []
+        how = "is attacked on its own prediction"
+        if goal.target is not None:
+            how = "compares its logits with those of the start image"
         for spec in study.attacks:
-            if (surrogate := self.surrogate(spec)) is None:
+            if spec.surrogate is None or (surrogate := self.surrogate(spec)) is None:
                 continue
             with study.reporting(spec=spec):
-                classes = surrogate.classes(self.images.images[0].to(self.device))
-                largest = max(*self.images.labels, goal.target or 0, *(goal.flagged or ()))
-                others = []
-                if largest >= classes:
-                    of_goal = "of the goal" if goal.flagged else "the target"
-                    others = [f"class {largest} is of an image, or {of_goal}"]
-                counts = {each.name: self.model(each).classes for each in study.models}
-                for name, count in counts.items():
-                    if count not in (None, classes):
-                        others.append(f"the model {name!r} has {count}")
-                if others:
-                    given = f"has {classes} classes, and {others[-1]}"
-                    expected = "the classes of the models"
-                    raise InputError(given, expected=expected, input="surrogate")
+                counts = surrogate.classes(self.images.images[0].to(self.device))
+            for source, member, count in zip(
+                spec.surrogate.sources, surrogate.members, counts, strict=True
+            ):
+                pairs = itertools.product(study.models, set(self.images.labels))
+                own = (
+                    member.has_own_labels(
+                        count, self.model(model).classes, label, goal.for_label(label)
+                    )
+                    for model, label in pairs
+                )
+                if any(own):
+                    other = "labels of its own" if member.labels else f"other classes ({count})"
+                    text = f"the surrogate {source} of the attack {spec.name!r} has {other}"
+                    found.append(f"{text}, and {how}")
+        return found
 
     @cached_property
     def detection(self) -> Detection | None:
@@ -303,7 +307,10 @@ class StudyInputs:
         for spec in attacks:
             surrogate = self.surrogate(spec)
             if surrogate is not None:
-                found[surrogate_name(spec)] = {"the weights": DIGEST + surrogate.digest}
+                found[surrogate_name(spec)] = {
+                    **{f"the {name}": repr(value) for name, value in surrogate.settings.items()},
+                    "the weights": DIGEST + surrogate.digest,
+                }
         return found
 
     def fingerprint(self) -> Fingerprint:

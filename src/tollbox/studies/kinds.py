@@ -147,6 +147,21 @@ def side(example: str) -> Kind:
     return Kind("a whole number, or height and width", read, example)
 
 
+def for_each(kind: Kind) -> Kind:
+    """Return the kind of a value for all networks, or of a list of lists with one for each."""
+
+    def read(item: Item) -> Any:
+        if item.is_list and any(isinstance(one, list) for one in item.value):
+            return tuple(kind.read(one) for one in item.entries(f"[{kind.example}]"))
+        return kind.read(item)
+
+    def write(value: Any) -> Any:
+        nested = isinstance(value, tuple) and any(isinstance(one, tuple) for one in value)
+        return value if nested else kind.write(value)
+
+    return replace(kind, read=read, write=write)
+
+
 def _check_digest(name: str, digest: str) -> None:
     expected = f"{DIGITS} hexadecimal digits, as the digest of the images is written"
     require(is_hash(digest), name, digest, expected)

@@ -278,7 +278,7 @@ class StudyResults(StudyStatus):
         dtype = getattr(torch, known.dtype, None)
         if not isinstance(dtype, torch.dtype):
             raise damaged(self.stores[0].path, f"a model has dtype {known.dtype!r}")
-        silent = Model(_silent, inputs.device, dtype, known.quantize)
+        silent = Model(_silent, inputs.device, dtype, known.quantize, classes=known.classes)
         runs = []
         for place, (_, budget) in zip(places, cells, strict=True):
             run = inputs.cell(place, replayed=True)

@@ -122,6 +122,7 @@ def placed(
     return item.reporting({each.name: (*item.key, each.name) for each in keys(table)} | others)
 
 
+EACH = "One for all networks, or one for each. Default: its own configuration, if it has one."
 OWN = "Default: the model's own configuration, if it has one."
 MASK = "an image that is white where pixels may change, or a folder with one for each image"
 DEVICE = "cpu, cuda, cuda:1 or another device that torch knows"
@@ -240,10 +241,16 @@ class SurrogateTable(Table):
     """`surrogate` of an attack: networks whose gradients the attack may use."""
 
     sources: tuple[str, ...] = key(
-        kinds.SOURCES, "A file or module:function, or several.", REQUIRED, "source"
+        kinds.SOURCES, "A network, named like a model, or several.", REQUIRED, "source"
     )
-    mean: tuple[float, ...] | None = key(MEAN, "Mean of the surrogate, as for a model.")
-    std: tuple[float, ...] | None = key(STD, "Std of the surrogate, as for a model.")
+    mean: Any = key(kinds.for_each(MEAN), f"Mean of the surrogate, as for a model. {EACH}")
+    std: Any = key(kinds.for_each(STD), f"Std of the surrogate, as for a model. {EACH}")
+    size: Any = key(kinds.for_each(side("224")), f"Size to which images are resized for it. {EACH}")
+    labels: str | None = key(
+        text("own", "own"),
+        "Set to own if the classes are not those of the model: the network is then attacked on "
+        "its own prediction. Default: own if it has another number of classes.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,8 +265,8 @@ class AttackTable(Table):
     name: str = key(called("a-hsja, wide"), "Name in tables. Default: that of the preset.", "")
     surrogate: Any = key(
         kinds.SURROGATE,
-        "For frugal+surrogate: your own network with the classes of the model, as a file or "
-        "module:function; it is differentiated, and costs nothing. There may be several.",
+        "For frugal+surrogate: any network that you have, such as timm:resnet18, named like a "
+        "model; it is differentiated, and costs nothing. There may be several.",
     )
 
 

@@ -94,14 +94,12 @@ MODEL_KEYS = {"model": ("source",), **{each.name: (each.name,) for each in keys(
 """The same within a table of [[models]]."""
 SURROGATE_INPUTS = {
     **dict.fromkeys(("model", "network"), "surrogate"),
-    "mean": "surrogate_mean",
-    "std": "surrogate_std",
+    **{name: f"surrogate_{name}" for name in ("mean", "std", "size", "labels")},
 }
 """Names in messages for the loader's arguments when it loads a surrogate."""
 ATTACK_KEYS = {
     "surrogate": ("surrogate",),
-    "surrogate_mean": ("surrogate", "mean"),
-    "surrogate_std": ("surrogate", "std"),
+    **{f"surrogate_{name}": ("surrogate", name) for name in ("mean", "std", "size", "labels")},
 }
 """Keys of these arguments within a table of [[attacks]]."""
 

@@ -64,10 +64,11 @@ class Workers(ProcessPool):
         *,
         execution: Execution | None = None,
         layout: str | None = None,
+        classes: int | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> Iterator[Result]:
         """Run cells, and yield each result when its cell finishes. `layout` is the memory layout of
-        the model."""
+        the model, `classes` the number of its classes, if it is known."""
         count, sized = self.count, isinstance(cells, Sized)
         if count == 0:
             raise InputError("these workers were closed: make new ones.")
@@ -78,7 +79,8 @@ class Workers(ProcessPool):
             live = len(cells) if live is None else live  # else the first worker would take all
         each = None if live is None else max(1, math.ceil(live / count))
         each_execution = replace(execution, live=each, workers=1)
-        jobs = [_CellJob(job, 1 / count, sized, layout, each_execution) for job in range(count)]
+        about = sized, layout, classes, each_execution
+        jobs = [_CellJob(job, 1 / count, *about) for job in range(count)]
         self._stopper = stopper = Stopper()
         coordinator = _CellCoordinator(cells, count, stopper)
         began = time.monotonic()
@@ -175,6 +177,7 @@ class _CellJob:
     sized: bool
     """Whether the number of cells is known."""
     layout: str | None
+    classes: int | None
     execution: Execution
 
     def __call__(self, model: Model, link: Link) -> None:
@@ -182,6 +185,8 @@ class _CellJob:
         self._indices: dict[int, int] = {}  # position in the input, by position in this worker
         if self.layout is not None:
             model = model.in_layout(self.layout)
+        if self.classes is not None:
+            model = replace(model, classes=self.classes)
         engine = Engine(model, self.execution, memory=self.memory, progress=self._progress)
         link.on_stop(engine.stop)
         for _ in engine.run(self if self.sized else iter(self)):

@@ -80,6 +80,8 @@ class ModelRecord:
     quantize: int | None
     running: Mapping[str, str] = field(default_factory=dict)
     """Settings of its network; empty for a plain function."""
+    classes: int | None = None
+    """Number of its classes, if it is known."""
 
 
 @dataclass(frozen=True)
