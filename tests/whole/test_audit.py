@@ -280,6 +280,7 @@ def test_where_time_is_limited_series_end_one_after_the_other(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
+        ({"surrogate": torch.nn.Flatten()}, "surrogate is Flatten(start_dim=1, end_dim=-1): expec"),
         ({"images": torch.zeros(2, 1, 8)}, "images has shape (2, 1, 8): expected at least one"),
         ({"images": torch.zeros(0, 1, 8, 8)}, "images has shape (0, 1, 8, 8)"),
         (
@@ -612,3 +613,31 @@ def test_a_page_of_ten_thousand_cells(tmp_path: Path) -> None:
     assert found.data["images"]["measured"] == MANY
     with tb.studies.StudyResults(out) as results:
         assert len(AuditRuns.of(results).runs) == 10_000
+
+
+def test_an_attacker_with_a_network(tmp_path: Path) -> None:
+    """The same call finds the audit complete; another network is refused."""
+    plane, images, labels = case()
+    given = plane.model(), images[:2], labels[:2]
+    options: dict[str, Any] = {"out": tmp_path / "out", "budget": 100}
+    network = "tollbox.models.stand_ins:vit_7"  # for images of 28 x 28
+    with pytest.raises(tb.errors.InputError, match="surrogate cannot be differentiated at"):
+        audit(*given, surrogate=network, **options)
+    sized = tmp_path / "sized_for_audits.py"
+    sized.write_text(
+        "import torch\n"
+        "net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 7))\n"
+        "torch.nn.init.constant_(net[1].bias, 0.5)\n"
+        "net[1].weight.data = torch.randn(7, 64, generator=torch.Generator().manual_seed(0))\n"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(tmp_path)
+        options["surrogate"] = ["sized_for_audits:net"]
+        found = audit(*given, **options)
+        assert found.data["suite"]["attacks"] == [ATTACKS[0], "frugal+surrogate", *ATTACKS[1:]]
+        assert len(found.data["runs"]) == 5 * 5
+        says = "The attacker of frugal+surrogate has the surrogate sized_for_audits:net."
+        assert says in found.data["notes"]
+        assert audit(*given, **options).data == found.data
+    with pytest.raises(tb.errors.InputError, match="has another study"):
+        audit(*given, **{**options, "surrogate": network})

@@ -41,7 +41,7 @@ from ..studies.events import Options, Tell
 from ..studies.inputs import StudyInputs
 from ..studies.results import StudyResults
 from ..studies.run import run_folder
-from ..studies.specs import GoalSpec, ImagesSpec, ModelSpec
+from ..studies.specs import GoalSpec, ImagesSpec, ModelSpec, SurrogateSpec
 from ..studies.study import Study
 from ..workers.executors import Stopper
 from .compare import compare
@@ -85,6 +85,7 @@ def audit(
     epsilon: str | float | Iterable[str | float] | None = None,
     policy: str | Path | Prices | None = None,
     flagged: Iterable[int] | None = None,
+    surrogate: str | Sequence[str] = (),
     class_names: Sequence[str] = (),
     seed: int = 0,
     batch_size: int | None = None,
@@ -106,6 +107,8 @@ def audit(
     epsilon: distances that count as success: ℓ2, or "4/255" for steps of 8-bit pixels.
     policy: escalating prices, a CSV or tb.Prices.escalating, at which to report costs as well.
     flagged: the flagged classes (default: the image's own class).
+    surrogate: names of networks, such as "timm:resnet18", that an attacker may have: the suite then
+        has `frugal+surrogate` as well.
     time_limit: seconds, or text such as "30m", after which the run stops; the results of finished
         attacks are reported.
     tell: function that receives events (`tollbox.studies.events.Event`).
@@ -120,6 +123,10 @@ def audit(
     class_names = _listed("class_names", class_names, "a list of names")
     named = all(isinstance(each, str) for each in class_names)
     require(named, "class_names", class_names, "a list of names")
+    sources = [surrogate] if isinstance(surrogate, str) else surrogate
+    right = is_several(sources) and all(isinstance(each, str) for each in sources)
+    require(right, "surrogate", surrogate, "the name of a network, or several")
+    informed = SurrogateSpec.of(*sources) if sources else None
     criteria = Criteria.of(worth, epsilon, policy)
     given = _image_set(images, labels, class_names)
     folder = path_of(out, "out")
@@ -135,7 +142,7 @@ def audit(
         execution=Execution(
             batch_size, metered=metered, retries=retries, exact=exact, workers=workers
         ),
-        **study_fields(budget, given.images.numel()),
+        **study_fields(budget, given.images.numel(), informed),
     )
     checked = as_model(model)
     none: list[Tensor | None] = [None] * len(given)  # neither starts nor masks

@@ -3,7 +3,7 @@
 1. Attacks: `frugal`, which had the smallest distances on every measured network (docs/frugal.md),
    and the next best: `surfree-original` at high prices, `hsja+as` at low ones, and `stealthy-hsja`,
    which aims at few flagged answers. The first is the most informative, so it runs at all prices
-   before the next starts.
+   before the next starts. With a surrogate, `frugal+surrogate` comes second.
 2. Prices: 1, 10, 100, 1,000, and infinity, where a flagged answer costs 1, any other is free, and
    the number of queries is limited.
 3. Budgets: B at c* = 1. The more a flagged answer costs, the larger the budget must be to reach the
@@ -19,9 +19,11 @@ import math
 from typing import Any
 
 from ..core.validation import is_number, plain, require
-from ..studies.specs import AttackSpec, Tariff
+from ..studies.specs import AttackSpec, SurrogateSpec, Tariff
 
 ATTACKS = ("frugal", "surfree-original", "hsja+as", "stealthy-hsja")
+INFORMED = "frugal+surrogate"
+"""The attack that is added if there is a surrogate."""
 FACTORS: dict[float, float] = {1: 1.0, 10: 1.5, 100: 3.0, 1000: 15.0}
 """Budget of an attack relative to B, by price."""
 QUERIES_FACTOR = 5
@@ -52,11 +54,15 @@ def tariffs(budget: float) -> list[Tariff]:
     return [*priced, Tariff.of(math.inf, max_queries=round(QUERIES_FACTOR * budget))]
 
 
-def study_fields(budget: float, values: int) -> dict[str, Any]:
+def study_fields(
+    budget: float, values: int, surrogate: SurrogateSpec | None = None
+) -> dict[str, Any]:
     """Return the study fields that the suite determines; `values` is the total over all images."""
-    prices = tariffs(budget)
+    prices, attacks = tariffs(budget), [AttackSpec.of(name) for name in ATTACKS]
+    if surrogate is not None:
+        attacks.insert(1, AttackSpec.of(INFORMED, surrogate))
     return {
-        "attacks": [AttackSpec.of(name) for name in ATTACKS],
+        "attacks": attacks,
         "tariffs": prices,
-        "keep_images": 4 * values * len(ATTACKS) * len(prices) <= MOST_KEPT,
+        "keep_images": 4 * values * len(attacks) * len(prices) <= MOST_KEPT,
     }

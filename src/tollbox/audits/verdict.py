@@ -178,6 +178,10 @@ def notes(runs: AuditRuns, data: Mapping[str, Any]) -> list[str]:
     """Return sentences that a reader needs in order to interpret the numbers."""
     results, images = runs.results, data["images"]
     sentences = [*results.sizes, *goal_sentences(results.study.goal, results.record.class_names)]
+    for attack in results.study.attacks:
+        if (surrogate := attack.surrogate) is not None:
+            networks = ", ".join(surrogate.sources)
+            sentences.append(f"The attacker of {attack.name} has the surrogate {networks}.")
     wrong = images["misclassified"]
     if images["given"] == wrong == 1:
         sentences.append("The model misclassifies the one image, which needs no attack.")

@@ -120,9 +120,11 @@ def _prepared(options: AuditOptions, name: str) -> tuple[float, StudyInputs]:
     from ..studies.store.store import read_record
 
     def study_of(budget: float, values: int) -> Study:
-        called, fields = name or options.model_spec().name, study_fields(budget, values)
+        called = name or options.model_spec().name
+        fields = study_fields(budget, values, surrogate)
         return options.study("audit", name=called, seeds=[options.seed], **fields)
 
+    surrogate = options.surrogate_spec()
     if options.images is None:
         raise InputError("is not given", expected="the images to attack", input="path")
     record = read_record(options.out)
