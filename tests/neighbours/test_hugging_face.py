@@ -14,6 +14,7 @@ import transformers
 from small_models import MEAN, NAMES, STD, clip, piped, vit
 
 import tollbox as tb
+from tollbox.cli.app import main
 from tollbox.errors import InputError
 
 STUDY = """\
@@ -302,3 +303,72 @@ def test_exact(tmp_path: Path, images: torch.Tensor) -> None:
         execution=tb.Execution(batch_size=16, exact=True),
     )
     assert result.ledger.cost <= 60
+
+
+def test_a_surrogate_has_the_size_mean_and_std_of_its_configuration(tmp_path: Path) -> None:
+    folder = vit(tmp_path / "vit")
+    surrogate = tb.Surrogate(f"hf:{folder}")
+    settings = {"mean": tuple(MEAN), "std": tuple(STD), "size": (32, 32), "labels": None}
+    assert surrogate.settings == settings
+    network = transformers.ViTForImageClassification.from_pretrained(folder).eval()
+    assert surrogate == tb.Surrogate(network, **settings)
+    image = torch.rand(3, 20, 24, generator=torch.Generator().manual_seed(0))
+    assert surrogate.classes(image) == (5,)
+    given = tb.Surrogate(f"hf:{folder}", mean=0.5, size=(32, 32))
+    assert given.settings == settings | {"mean": (0.5,)}
+    with pytest.raises(InputError, match="surrogate takes 3 channels, but the images have 1"):
+        surrogate.classes(image[:1])
+    (folder / "preprocessor_config.json").unlink()
+    with pytest.raises(InputError, match=r"^surrogate is 'hf:.*, which comes without its mean and"):
+        tb.Surrogate(f"hf:{folder}")
+
+
+FILTER = """
+import torch
+
+
+def dark(images):
+    bright = images.mean((1, 2, 3))
+    return torch.stack([bright, 0.45 + 0 * bright], 1)
+
+
+class Filter(torch.nn.Module):
+    forward = staticmethod(dark)
+
+
+flags = Filter()
+"""
+
+
+def test_networks_of_other_classes_and_sizes_against_a_filter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two classes at 24 x 24, and public networks of five at 32 x 32."""
+    vit(tmp_path / "vit")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "filter_of_two.py").write_text(FILTER)
+    pixels = np.random.default_rng(0).integers(90, 166, (2, 24, 24, 3), dtype=np.uint8)
+    np.savez("set.npz", images=pixels, labels=np.zeros(2, int))
+    typed = (
+        *("attack", "--model", "filter_of_two:flags", "--images", "set.npz", "--device", "cpu"),
+        *("--attack", "frugal+surrogate", "--surrogate", "hf:vit", "--surrogate", "hf:vit"),
+        *("--budget", "100", "--out", "out"),
+    )
+    with pytest.raises(SystemExit) as end:
+        main(list(typed))
+    err = capsys.readouterr().err
+    assert end.value.code == 0, err
+    assert "the surrogate hf:vit of the attack" in err
+    assert "has other classes (5), and is attacked on its own prediction" in " ".join(err.split())
+    told = json.loads(Path("out/ledger.json").read_text())
+    assert told["settings"]["surrogate"]["size"] == [32, 32]
+    with np.load("out/adversarial.npz") as stored:
+        assert np.isfinite(stored["distance"]).all()
+    (tmp_path / "vit" / "preprocessor_config.json").unlink()
+    with pytest.raises(SystemExit) as end:
+        main([*typed[:-1], "again"])
+    err = capsys.readouterr().err
+    assert end.value.code == 2
+    assert "--surrogate is 'hf:vit', which comes without its mean and std" in err
+    assert "give --surrogate-mean and --surrogate-std (0 and 1 if" in err

@@ -66,6 +66,10 @@ def test_timm(tmp_path: Path, pictures: np.ndarray) -> None:
     assert model(images).tolist() == wanted.tolist()
     assert len(set(wanted.tolist())) > 1
     other = images[int(torch.nonzero(wanted != wanted[0])[0])]
+    surrogate = tb.Surrogate(f"timm:{folder}")
+    settings = {"mean": own.mean, "std": own.std, "size": (64, 64), "labels": None}
+    assert surrogate == tb.Surrogate(network, **settings)
+    assert surrogate.classes(torch.rand(3, 40, 40)) == (5,)
     attack = tb.preset("a-hsja")
     [result] = tb.run(attack, model, images[:1], wanted[:1], budget=60, starts=other)
     assert result.distance < float((other - images[0]).norm())
