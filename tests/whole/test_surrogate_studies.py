@@ -161,6 +161,26 @@ def test_a_killed_study_goes_on_with_the_same(case: Case) -> None:
     assert case.run() == wanted
 
 
+def test_another_attack_starts_with_it(case: Case, command: Command) -> None:
+    usual = case.written.file.read_text()
+    other = usual.replace(ATTACK, ATTACK.replace("frugal+surrogate", "hsja"))
+    transfer = other.replace(SOURCE, 'start.part = "Transfer"\n' + SOURCE)
+    case.written.file.write_text(transfer)
+    wanted = case.run(case.folder / "unbroken")
+    case.cut_off()
+    assert case.run() == wanted
+    case.written.file.write_text(other.replace(SOURCE, ""))
+    without = case.run(case.folder / "plain")
+    assert any(wanted[cell] != without[cell] for cell in range(6, 12))
+    for text, told in (
+        (transfer.replace(SOURCE, ""), "is missing, and the start Transfer needs one"),
+        (other, "is given, and the preset 'hsja' takes none"),
+    ):
+        case.written.file.write_text(text)
+        code, said = command("run", "study.toml", "--out", "new")
+        assert (code, told in said) == (2, True)
+
+
 @pytest.mark.slow
 def test_two_processes_do_what_one_does(case: Case) -> None:
     wanted = case.run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -248,6 +249,38 @@ def test_a_useless_one_is_soon_left_alone():
     followed = [sum(step.notes["prior"] == 4 for step in run.trace[1:]) for run in runs]
     assert max(followed) <= 5
     assert sum(r.distance for r in runs) < 1.05 * sum(r.distance for r in alone)
+
+
+def test_any_attack_may_start_with_transfer_attacks():
+    """On a plane whose normal the surrogate knows, CGBA's first point is close to the optimum."""
+    boundary, normal = plane()
+    base: Any = tb.preset("cgba")
+    ends = {}
+    for name, start in (
+        ("noise", base.start),
+        ("transfer", tb.attacks.Transfer(Surrogate(Linear(normal)))),
+    ):
+        cell = tb.attack.Cell(replace(base, start=start), boundary.source, 0, limits=tb.Limits(40))
+        [result] = tb.attack.run_cells([cell], boundary.model())
+        ends[name] = result.distance
+    assert ends["transfer"] < 0.34 < 2 < ends["noise"]
+    cell = replace(cell, attack=replace(base, start=tb.attacks.Transfer()))
+    [result] = tb.attack.run_cells([cell], boundary.model())
+    assert result.stop is tb.Stop.ATTACK_ERROR
+    assert "surrogate is missing, and the start Transfer needs one" in result.reason
+
+
+def test_a_network_with_its_own_labels_is_tried_last():
+    """Nothing says whether it knows the image, so it costs one flagged answer if it does not."""
+    boundary, _ = plane()
+    wrong = Surrogate(Linear(noise(3)), labels="own")
+    runs = {}
+    for name, surrogate in (("none", None), ("wrong", wrong)):
+        attack = replace(tb.preset("frugal"), surrogate=surrogate)
+        cell = tb.attack.Cell(attack, boundary.source, 0, tb.Prices(100, 1), tb.Limits(3000))
+        [runs[name]] = tb.attack.run_cells([cell], boundary.model())
+    alone, guided = (run.ledger.by_phase["start"] for run in runs.values())
+    assert alone < guided <= alone + 100
 
 
 def test_it_is_the_same_in_any_batch():

@@ -17,6 +17,7 @@ _CLASSES = {
     "rescaled": ["Rescaled"],
     "surfree": ["SurFree"],
     "surrogates": ["Surrogate"],
+    "transfer_start": ["Transfer"],
     "triangle": ["TriA"],
     "ttba": ["TtBA"],
 }

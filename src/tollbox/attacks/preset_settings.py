@@ -42,6 +42,7 @@ from .qfool import QFool
 from .rays import RayS, RaySL2
 from .rescaled import Rescaled
 from .surfree import SurFree
+from .transfer_start import Transfer  # noqa: F401  registers the part
 from .triangle import TriA
 from .ttba import TtBA
 

@@ -210,14 +210,17 @@ def preset(
     return attack  # type: ignore[no-any-return]
 
 
-def described(name: str, surrogate: bool = False) -> Preset:
-    """Return the preset with that name; `surrogate` says whether the caller provides one."""
+def described(name: str, surrogate: bool | None = False) -> Preset:
+    """Return the preset with that name; `surrogate` says whether the caller provides one, or is
+    None if that is not to be checked."""
     expected = "the name of a preset; tb.presets() lists them"
     require(isinstance(name, str), "name", name, expected)
     known = {**PRESETS, **WITH_SURROGATE}
     if name not in known:
         raise UnknownNameError("preset", name, known)
     found, given, remedy = known[name], "", ""
+    if surrogate is None:
+        return found
     if found.needs_surrogate and not surrogate:
         given = f"is missing, and the preset {name!r} needs one"
         expected = "your own network, or several"

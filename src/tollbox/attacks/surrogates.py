@@ -303,6 +303,13 @@ class Surrogate:
         return cosine_similarity(given, start[None]) - cosine_similarity(given, source[None])
 
 
+def with_surrogate(attack: Any, surrogate: Surrogate) -> Any:
+    """Return an attack with a surrogate, for its start if only that takes one."""
+    if hasattr(attack, "surrogate"):
+        return replace(attack, surrogate=surrogate)
+    return replace(attack, start=replace(attack.start, surrogate=surrogate))
+
+
 def _centred(logits: Tensor) -> Tensor:
     return logits - logits.mean(1, keepdim=True)
 

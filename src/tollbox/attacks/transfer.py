@@ -37,6 +37,16 @@ STRIDE = 2.5
 COPIES = 16
 
 
+def guides_of(problem: Problem, surrogate: Surrogate | None) -> tuple[list[int], bool]:
+    """Return the networks to use for an image, and whether they are known to recognise it: those
+    with the model's classes that do, or else those with their own."""
+    if surrogate is None:
+        return [], False
+    usable, own = surrogate.recognising(problem), surrogate.own_labels(problem)
+    known = [each for each in usable if each not in own]
+    return (known, True) if known else (usable, False)
+
+
 def transfer_rays(problem: Problem, surrogate: Surrogate, members: Sequence[int]) -> Tensor:
     """Return a unit direction from the source for each of the radii, (n, c, h, w), the most
     promising first: the smallest radius at which the attack fools all members, then the nearest.

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..attacks.surrogates import SETTINGS, Surrogate
+from ..attacks.surrogates import SETTINGS, Surrogate, with_surrogate
 from ..core.cell import Cell, check_label
 from ..core.detector import Detection, Detector
 from ..core.device import usable
@@ -236,7 +236,7 @@ class StudyInputs:
     def attack(self, spec: AttackSpec) -> Attack:
         attack: Any = spec.attack
         surrogate = self.surrogate(spec)
-        changed: Attack = attack if surrogate is None else replace(attack, surrogate=surrogate)
+        changed: Attack = attack if surrogate is None else with_surrogate(attack, surrogate)
         return changed
 
     def check_surrogates(self) -> list[str]:

@@ -182,7 +182,12 @@ class AttackSpec(schema.AttackTable):
         values, items = schema.read(schema.AttackTable, item, others=True)
         preset, surrogate = values["preset"].lower(), items.get("surrogate")
         with items["preset"].reporting({"surrogate": (*item.key, "surrogate")}):
-            attack = described(preset, surrogate is not None).attack
+            start = item.value.get("start")
+            transfers = isinstance(start, dict) and start.get("part") == "Transfer"
+            if transfers and surrogate is None:
+                given = "is missing, and the start Transfer needs one"
+                raise InputError(given, expected="a network, or several", input="surrogate")
+            attack = described(preset, None if transfers else surrogate is not None).attack
         own = {each.name for each in keys(schema.AttackTable)}
         return cls(
             preset=preset,
@@ -193,7 +198,8 @@ class AttackSpec(schema.AttackTable):
         )
 
     def values(self) -> dict[str, Any]:
-        if getattr(self.attack, "surrogate", None) is not None:
+        parts = self.attack, getattr(self.attack, "start", None)
+        if any(getattr(part, "surrogate", None) is not None for part in parts):
             raise InputError(
                 f"the attack {self.name!r} has a surrogate that is loaded already",
                 expected="the source of one, as surrogate=SurrogateSpec.of('module:function')",
@@ -204,7 +210,7 @@ class AttackSpec(schema.AttackTable):
     @property
     def described(self) -> Preset:
         """The description of its preset."""
-        return described(self.preset, self.surrogate is not None)
+        return described(self.preset, None)
 
 
 @dataclass(frozen=True)

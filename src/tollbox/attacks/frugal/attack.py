@@ -33,7 +33,7 @@ from ...parts.starts import PHASE as START
 from ...parts.starts import Start, find_start, tolerance_of
 from ...parts.subspaces import Dct, Prior, drawing_for
 from ..surrogates import Surrogate
-from ..transfer import smoothed, transfer_rays
+from ..transfer import guides_of, smoothed, transfer_rays
 from .calibrated import LARGEST_BLOCK, UNWEIGHED_CHUNKS, CalibratedSampler, DirectionEstimate
 from .overshoot_belief import limit_ratio, optimum
 from .ray_start import RadialPath, RayStart
@@ -124,8 +124,8 @@ class Frugal(Checked):
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
         ratio = limit_ratio(self.plan or problem.prices.ratio)
-        members = [] if self.surrogate is None else self.surrogate.recognising(problem)
-        start = yield from self._first_point(problem, ratio, members)
+        members, known = guides_of(problem, self.surrogate)
+        start = yield from self._first_point(problem, ratio, members, known)
         if start is None:
             return Stop.NO_START
         iterate, slack, smooth, doubted = start
@@ -199,13 +199,13 @@ class Frugal(Checked):
         return Stop.ITERATIONS
 
     def _first_point(
-        self, problem: Problem, ratio: float, members: list[int]
+        self, problem: Problem, ratio: float, members: list[int], known: bool
     ) -> Asking[_FirstPoint | None]:
         if problem.start_image is None and isinstance(self.start, RayStart):
             rays = None
             if self.surrogate is not None and members:
                 rays = transfer_rays(problem, self.surrogate, members)
-            hit = yield from self.start.find(problem, rays)
+            hit = yield from self.start.find(problem, rays, doubted=not known)
             if hit is None:
                 return None
             slack = self.start.tolerance * hit.iterate.distance

@@ -8,7 +8,8 @@ flagged answer for every level instead.
    depends on the model, so several are tried and the closest is kept; after three rays, the next is
    of the best one's kind. Rays from a surrogate (transfer.py) come first. If one of them is close,
    no others follow; if flagged answers are cheap, its low frequencies alone are queried once,
-   to learn whether the model responds to these.
+   to learn whether the model responds to these. If nothing says whether the surrogate knows the
+   image, one of its rays comes last.
 2. The first ray is searched inward in steps of a tenth of its radius, at the least expected cost.
    Each later ray is queried once, a step closer than the best so far. If flagged there, the ray is
    dropped; otherwise it is searched from there. So a ray that is no better costs one flagged
@@ -109,13 +110,18 @@ class RayStart(Checked):
         hit = yield from self.find(problem)
         return None if hit is None else hit.iterate
 
-    def find(self, problem: Problem, given: Tensor | None = None) -> Asking[RayHit | None]:
-        """Return the closest hit among several rays; those `given` come first."""
+    def find(
+        self, problem: Problem, given: Tensor | None = None, doubted: bool = False
+    ) -> Asking[RayHit | None]:
+        """Return the closest hit among several rays; those `given` come first. If they are doubted,
+        only one of them is tried, as the last."""
         ratio = limit_ratio(problem.prices.ratio)
         fewer = math.ceil(self.tries / (1 + max(0.0, math.log10(ratio))))
         tries = max(min(self.tries, 2), fewer)
         best = None
-        if given is not None:
+        if given is not None and doubted:
+            tries -= 1
+        elif given is not None:
             best = yield from _try_given(problem, ratio, given[:tries])
             tries = max(tries - len(given), 1)
             if best is not None and ratio < EXPENSIVE:
@@ -124,6 +130,8 @@ class RayStart(Checked):
             best = yield from _try_rays(problem, ratio, range(tries), best=best)
         if best is None:
             best = yield from _find_without_rays(problem, ratio, range(tries, len(ROUGH_NEXT)))
+        if given is not None and doubted and best is not None:
+            best = yield from _try_given(problem, ratio, given[:1], best)
         if best is None:
             return None
         return best._replace(iterate=(yield from _narrow(problem, ratio, best)))
@@ -174,9 +182,11 @@ def _try_rays(
     return best
 
 
-def _try_given(problem: Problem, ratio: float, ways: Tensor) -> Asking[RayHit | None]:
-    """Return the closest hit among given rays."""
-    scale, best = math.sqrt(problem.dimension), None
+def _try_given(
+    problem: Problem, ratio: float, ways: Tensor, best: RayHit | None = None
+) -> Asking[RayHit | None]:
+    """Return the closest hit among given rays and the `best` so far."""
+    scale = math.sqrt(problem.dimension)
     for way in ways:
         far = LARGEST_RADIUS * scale if best is None else best.radius * RADIUS_STEP
         found = yield from _try_ray(problem, ratio, way, far, SMALLEST_GIVEN * scale)
