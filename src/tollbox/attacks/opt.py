@@ -30,6 +30,7 @@ the box, and a sum with mostly equal signs would follow it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
@@ -113,9 +114,6 @@ class RayDescent(FromBoundary):
         def ray(alpha: float) -> Tensor:
             return unit(theta - alpha * gradient)
 
-        def trial(alpha: float) -> Tensor:
-            return (problem.source + distance * ray(alpha)).clamp_(0, 1)
-
         best = iterate
         for _ in range(TRIALS):
             found = yield from search_inward(problem, self.search, ray(alpha), best.distance, scale)
@@ -125,23 +123,40 @@ class RayDescent(FromBoundary):
             best = found
         if best is not iterate:
             return best, alpha
-        # Smaller alphas are queried at the iterate's distance, so that the next points are known.
-        alphas = [alpha / 4**k for k in range(1, TRIALS + 1)]
-        first = 0
+        alphas, first = [alpha / 4**k for k in range(1, TRIALS + 1)], 0
         while first < TRIALS:
-            points = LazyRows.stack(alphas[first:], trial)
-            answers = yield Ask(points, until=Until.ADVERSARIAL, phase=RAY_PHASE)
-            row = len(answers) - 1
-            if not answers.adversarial[row]:
+            shorter = yield from self._first_inside(problem, ray, alphas[first:], distance, scale)
+            if shorter is None:
                 break
-            alpha, first = alphas[first + row], first + row + 1
-            known = Iterate(trial(alpha), float(answers.distances[row]))
-            found = yield from search_inward(
-                problem, self.search, ray(alpha), distance, scale, known
-            )
-            if found is not None and found.distance < distance:
-                return found, alpha
+            found, row = shorter
+            if found.distance < distance:
+                return found, alphas[first + row]
+            first += row + 1
         return iterate, alphas[-1]
+
+    def _first_inside(
+        self,
+        problem: Problem,
+        ray: Callable[[float], Tensor],
+        alphas: Sequence[float],
+        distance: float,
+        scale: float = 1.0,
+    ) -> Asking[tuple[Iterate, int] | None]:
+        """Return the boundary point on the first ray that is adversarial at a distance, and the
+        number of its alpha. All are queried at the same distance, so that the points are known."""
+
+        def trial(alpha: float) -> Tensor:
+            return (problem.source + distance * ray(alpha)).clamp_(0, 1)
+
+        answers = yield Ask(LazyRows.stack(alphas, trial), until=Until.ADVERSARIAL, phase=RAY_PHASE)
+        row = len(answers) - 1
+        if not answers.adversarial[row]:
+            return None
+        known = Iterate(trial(alphas[row]), float(answers.distances[row]))
+        found = yield from search_inward(
+            problem, self.search, ray(alphas[row]), distance, scale, known
+        )
+        return found or known, row
 
 
 @dataclass(frozen=True)

@@ -38,9 +38,11 @@ from .frugal.calibrated import Calibrated
 from .geoda import GeoDA, GeoDAOriginal
 from .hsja import HSJA, QEBA, HSJALinf
 from .opt import OPT, SignOPT
+from .prior_opt import PARSOPT, PriorOPT
 from .qfool import QFool
 from .rays import RayS, RaySL2
 from .rescaled import Rescaled
+from .sqba import SQBA
 from .surfree import SurFree
 from .triangle import TriA
 from .ttba import TtBA
@@ -66,6 +68,8 @@ ADAPTATION = {"check_every": 4, "orthogonal_window": 10, "source_window": 8}
 as in ART, rather than three hundred."""
 RAY_TAU, START_TAU = 1e-3 / 500, 1e-5
 """`RAY_TAU` is beta / 500, as in the code of OPT's and Sign-OPT's authors."""
+LONGEST = by_side(0.1, 1.0)
+"""Maximum length of the gradients of Prior-OPT and PARS-OPT: CIFAR-10's, and ImageNet's."""
 SIGNS_TAU = 1e-3
 """RayS searches down to this length in l2 along the unit vector of its signs, as its authors do.
 Stealthy RayS steps by this length in l-infinity, and reduces the radius by at most a tenth."""
@@ -97,12 +101,11 @@ def two(name: str, make: Make, searches: Two, estimates: Two) -> dict[str, Attac
     return {key: rows[key] for key in (name, f"a-{name}")}
 
 
-def rays(name: str, make: Make, **stealthy: Any) -> dict[str, Attack]:
-    """Return the authors' form, the asymmetric one (including its start) and the stealthy one."""
+def rays(name: str, make: Make, **more: Any) -> dict[str, Attack]:
+    """Return the authors' form and the asymmetric one, including its start."""
     return {
-        name: make(GaussianRays(BinarySearch(START_TAU)), BinarySearch(RAY_TAU)),
-        f"a-{name}": make(GaussianRays(AsymmetricSearch(START_TAU)), AsymmetricSearch(RAY_TAU)),
-        f"stealthy-{name}": make(GaussianRays(LINES), LINES, beta=0.01, **stealthy),
+        key: make(GaussianRays(search(START_TAU)), search(RAY_TAU), **more)
+        for key, search in ((name, BinarySearch), (f"a-{name}", AsymmetricSearch))
     }
 
 
@@ -186,8 +189,10 @@ ATTACKS: dict[str, Attack] = {
     # walks along the boundary, rays, and the l-infinity norm
     "boundary": walk(BinarySearch),
     "a-boundary": walk(AsymmetricSearch),
-    **rays("opt", OPT, from_beyond=True),
+    **rays("opt", OPT),
+    "stealthy-opt": OPT(GaussianRays(LINES), LINES, beta=0.01, from_beyond=True),
     **rays("sign-opt", SignOPT),
+    "stealthy-sign-opt": SignOPT(GaussianRays(LINES), LINES, beta=0.01),
     "stealthy-rays": RayS(LineSearch(SIGNS_TAU), linf_tau=True, least_left=0.9),
     "rays": RayS(BinarySearch(SIGNS_TAU)),
     "a-rays": RayS(AsymmetricSearch(SIGNS_TAU)),
@@ -207,5 +212,12 @@ ATTACKS: dict[str, Attack] = {
         CGBA(GrowingNoise(0.02), BinarySearch(1e-4), signs(LOW, SMALLER_SIGMA), sweep=Galloping())
     ),
     "frugal+seri": Rescaled(Frugal(), OptimalSearch(1 / 16, relative=True)),
+    # with a surrogate
+    **rays("prior-opt", PriorOPT, longest=LONGEST),
+    **rays("pars-opt", PARSOPT, longest=LONGEST, alpha=by_side(2.0, 0.4)),
+    "sqba": SQBA(UniformNoise(), BinarySearch(1e-3, relative=True), RelativeRadius()),
+    "a-sqba": SQBA(
+        UniformNoise(), AsymmetricSearch(1e-3, relative=True), RelativeRadius(Agrest(m=M))
+    ),
 }
 """The attack of every preset, by name."""
