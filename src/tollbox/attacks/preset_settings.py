@@ -215,9 +215,11 @@ ATTACKS: dict[str, Attack] = {
     # with a surrogate
     **rays("prior-opt", PriorOPT, longest=LONGEST),
     **rays("pars-opt", PARSOPT, longest=LONGEST, alpha=by_side(2.0, 0.4)),
-    "sqba": SQBA(UniformNoise(), BinarySearch(1e-3, relative=True), RelativeRadius()),
-    "a-sqba": SQBA(
-        UniformNoise(), AsymmetricSearch(1e-3, relative=True), RelativeRadius(Agrest(m=M))
+    **two(
+        "sqba",
+        SQBA,
+        (BinarySearch(1e-3, relative=True), AsymmetricSearch(1e-3, relative=True)),
+        (RelativeRadius(), RelativeRadius(Agrest(m=M))),
     ),
 }
 """The attack of every preset, by name."""
