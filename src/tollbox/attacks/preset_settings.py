@@ -68,8 +68,6 @@ ADAPTATION = {"check_every": 4, "orthogonal_window": 10, "source_window": 8}
 as in ART, rather than three hundred."""
 RAY_TAU, START_TAU = 1e-3 / 500, 1e-5
 """`RAY_TAU` is beta / 500, as in the code of OPT's and Sign-OPT's authors."""
-LONGEST = by_side(0.1, 1.0)
-"""Maximum length of the gradients of Prior-OPT and PARS-OPT: CIFAR-10's, and ImageNet's."""
 SIGNS_TAU = 1e-3
 """RayS searches down to this length in l2 along the unit vector of its signs, as its authors do.
 Stealthy RayS steps by this length in l-infinity, and reduces the radius by at most a tenth."""
@@ -213,8 +211,8 @@ ATTACKS: dict[str, Attack] = {
     ),
     "frugal+seri": Rescaled(Frugal(), OptimalSearch(1 / 16, relative=True)),
     # with a surrogate
-    **rays("prior-opt", PriorOPT, longest=LONGEST),
-    **rays("pars-opt", PARSOPT, longest=LONGEST, alpha=by_side(2.0, 0.4)),
+    **rays("prior-opt", PriorOPT, longest=by_side(0.1, 1.0)),
+    **rays("pars-opt", PARSOPT, longest=by_side(0.1, 1.0), alpha=by_side(2.0, 0.4)),
     **two(
         "sqba",
         SQBA,

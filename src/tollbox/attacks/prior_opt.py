@@ -1,30 +1,29 @@
 """Prior-OPT (ICLR 2025) and PARS-OPT (AAAI 2026): descent along rays with surrogates as priors.
 
-Both minimise g(theta), the distance to the boundary along theta (opt.py). Each surrogate network
-has a g of its own. Its gradient at theta is a direction p_j along which the target's g probably
-changes. Queries measure by how much, so a useless network costs a search and does no harm.
+Both minimise g(theta), the distance to the boundary along theta (opt.py). Each network has a g of
+its own. Queries measure how the target's g changes along its gradient p_j.
 
-Directions    p_j is the gradient of the margin where the ray leaves the network's own source class
+Directions    p_j: the gradient of the margin where the ray leaves the network's own source class
               (at the target's distance if it never does), without its part along theta, negated.
               p_1 ... p_s and q - s random directions u_i are made orthonormal (Gram-Schmidt).
-v             the unit vector of sum_i sign_i u_i; one query gives the sign of the slope along u_i
-              (Sign-OPT).
-Slopes        s(u) = (g(unit(theta + sigma u)) - g(theta)) / sigma for v and each p_j, from a search
-              along the ray. A ray without a boundary up to twice the distance counts as slope 0.
+v             the unit vector of sum_i sign_i u_i; sign_i by one query, as in Sign-OPT
+Slopes        s(u) = (g(unit(theta + sigma u)) - g(theta)) / sigma for v and each p_j, by a search
+              along the ray; 0 if there is no boundary up to twice the distance
 
-Prior-OPT estimates the gradient as the mean of s(p_j) p_j and s(v) v, shortened to a maximum
+Prior-OPT estimates the gradient as the mean of s(v) v and all s(p_j) p_j, shortened to a maximum
 length, and steps along it like Sign-OPT.
 
-PARS-OPT accelerates this (Nesterov). With kappa = 2/pi (q - s - 1) + 1, the expected gain of the
-signs, and L = 1 / alpha, iteration t computes
+PARS-OPT accelerates this (Nesterov). With kappa = 2/pi (q - s - 1) + 1, L = 1 / alpha, a momentum m
+(first theta) and gamma (first L), an iteration computes
 
-    D     = min(sum_j s(p_j)^2 / G, 0.6), the share of the squared gradient that the priors explain;
-            G is the estimate of |gradient|^2 from the iteration before (D = 0 at t = 1)
+    D     = min(sum_j s(p_j)^2 / G, 0.6), the share of the squared gradient that priors explain;
+            0 in the first iteration
     zeta  = (D + (1 - D) kappa / (d - s)) / (L (D + (1 - D) (d - s) / kappa))
-    a     = the positive root of a^2 = zeta gamma (1 - a);  gamma becomes (1 - a) gamma, at first L
-    y     = unit((1 - a) theta + a m), the point to look ahead to; m is the momentum, at first theta
-    g_1   = sum_j s(p_j) p_j + s(v) v at y, shortened
-    g_2   = sum_j s(p_j) p_j + (d - s) / kappa s(v) v,   G = sum_j s(p_j)^2 + (d - s) / kappa s(v)^2
+    a     = the positive root of a^2 = zeta gamma (1 - a);  gamma becomes (1 - a) gamma
+    y     = unit((1 - a) theta + a m), the look-ahead; the slopes below are those at y
+    g_1   = s(v) v + sum_j s(p_j) p_j, shortened
+    g_2   = (d - s) / kappa s(v) v + sum_j s(p_j) p_j
+    G     = (d - s) / kappa s(v)^2 + sum_j s(p_j)^2, for the next iteration
     theta = unit(y - alpha g_1), with alpha halved until it is adversarial at g(y)
     m     = unit(m - zeta / a g_2)
 
@@ -49,19 +48,16 @@ from ..parts.vectors import unit, unit_rows
 from .opt import RAY_PHASE, TRIALS, RayDescent, Slope
 from .surrogates import Surrogate
 
-RATIOS = tuple(2 ** (k / 4) for k in range(-8, 9))
-"""Distances at which a network's boundary is sought on a ray, as multiples of the target's."""
-MIDDLE, FINER = len(RATIOS) // 2, 16
-"""The index of 1 among the ratios, and the number of points between two of them."""
+RATIOS, MIDDLE, FINER = tuple(2 ** (k / 4) for k in range(-8, 9)), 8, 16
+"""Distances at which a network's boundary is sought on a ray, as multiples of the target's; the
+index of 1 among them; and the number of points between two of them."""
 SMALLEST_REST = 1e-3
 """Minimum length of a gradient without its parts along theta and other priors, as a share."""
-LARGEST_SHARE = 0.6
-"""Maximum of D."""
 
 
 @dataclass(frozen=True)
 class GuidedRays(RayDescent):
-    """The base of both attacks: directions, signs and slopes."""
+    """The base of both attacks."""
 
     queries: Count = 200
     """q, the number of directions in an estimate, one for each network among them."""
@@ -75,63 +71,50 @@ class GuidedRays(RayDescent):
 
     def _directions(self, problem: Problem, t: int, iterate: Iterate) -> tuple[Tensor, Tensor]:
         """Return the priors and the random directions; all are orthonormal."""
-        priors: list[Tensor] = []
-        if self.surrogate is not None:
-            priors = _priors(problem, self.surrogate, iterate)[: self.queries - 1]
+        priors = _priors(problem, self.surrogate, iterate)[: self.queries - 1]
         count = min(self.queries, problem.dimension) - len(priors)
-        rows = torch.cat(
-            [*(each[None] for each in priors), problem.noise(PHASE, t, count)[0:count]]
-        )
+        noise = problem.noise(PHASE, t, count)[0:count]
+        rows = torch.cat([*(each[None] for each in priors), noise])
         basis = torch.linalg.qr(rows.flatten(1).T).Q.T.reshape(rows.shape)
         basis = problem.only_mask(basis)  # rounding leaves a rest outside the mask
         return basis[: len(priors)], basis[len(priors) :]
 
-    def _sign_sum(
-        self, problem: Problem, iterate: Iterate, directions: Tensor, sigma: float
-    ) -> Asking[Tensor]:
-        """Return v from one query for each direction."""
+    def _estimate(
+        self, problem: Problem, iterate: Iterate, basis: tuple[Tensor, Tensor], sigma: float
+    ) -> Asking[tuple[list[float], Tensor, Iterate]]:
+        """Return the slopes along v and the priors, these directions, and the closest point."""
+        priors, others = basis
         theta = unit(iterate.point - problem.source)
-        points = unit_rows(theta + sigma * directions).mul_(iterate.distance).add_(problem.source)
+        points = unit_rows(theta + sigma * others).mul_(iterate.distance).add_(problem.source)
         answers = yield Ask(points.clamp_(0, 1), phase=PHASE)
         problem.note(share=float(answers.adversarial.mean()), estimate_queries=len(answers))
-        signs = torch.from_numpy(1.0 - 2.0 * answers.adversarial)
-        return unit(_combined(signs.tolist(), directions))
+        v = unit(_combined((1.0 - 2.0 * answers.adversarial).tolist(), others))
+        directions = torch.cat([v[None], priors])
+        slopes, closest = yield from self._slopes(problem, iterate, directions, sigma)
+        return slopes, directions, closest
 
     def _slopes(
-        self, problem: Problem, iterate: Iterate, directions: Tensor, sigma: float, scale: float
+        self, problem: Problem, iterate: Iterate, directions: Tensor, sigma: float
     ) -> Asking[tuple[list[float], Iterate]]:
-        """Return the slope of g along each direction, and the closest point that was found."""
+        """Return the slope along each direction, and the closest point on these rays."""
+        scale, g = sigma / self.beta, iterate.distance
         rays = unit_rows(unit(iterate.point - problem.source) + sigma * directions)
-        found = yield from together(
-            [
-                in_phase(search_around(problem, self.search, ray, iterate.distance, scale), PHASE)
-                for ray in rays
-            ]
-        )
-        lengths = [iterate.distance if ray is None else ray.distance for ray in found]
-        slopes = [(length - iterate.distance) / sigma for length in lengths]
-        points = [iterate, *(ray for ray in found if ray is not None)]
-        return slopes, min(points, key=lambda each: each.distance)
-
-    def _shortened(self, gradient: Tensor) -> Tensor:
-        length = torch.linalg.vector_norm(gradient).clamp_min(self.longest)
-        shortened: Tensor = gradient * (self.longest / length)
-        return shortened
+        searches = [search_around(problem, self.search, ray, g, scale) for ray in rays]
+        found = yield from together([in_phase(each, PHASE) for each in searches])
+        points = [each or iterate for each in found]
+        slopes = [(each.distance - g) / sigma for each in points]
+        return slopes, min((iterate, *points), key=lambda each: each.distance)
 
 
 @dataclass(frozen=True)
 class PriorOPT(GuidedRays):
     """Prior-OPT, with a start, a search and a surrogate."""
 
-    def slope(
-        self, problem: Problem, t: int, iterate: Iterate, beta: float, scale: float
-    ) -> Asking[Slope]:
-        priors, others = self._directions(problem, t, iterate)
-        v = yield from self._sign_sum(problem, iterate, others, beta)
-        directions = torch.cat([priors, v[None]])
-        slopes, closest = yield from self._slopes(problem, iterate, directions, beta, scale)
-        gradient = _combined([each / len(slopes) for each in slopes], directions)
-        return Slope(self._shortened(gradient), closest)
+    def slope(self, problem: Problem, t: int, iterate: Iterate, beta: float) -> Asking[Slope]:
+        basis = self._directions(problem, t, iterate)
+        slopes, directions, closest = yield from self._estimate(problem, iterate, basis, beta)
+        mean = _combined(slopes, directions) / len(slopes)
+        return Slope(torch.renorm(mean[None], 2, 0, self.longest)[0], closest)
 
 
 @dataclass(frozen=True)
@@ -142,16 +125,17 @@ class PARSOPT(GuidedRays):
 
     def descend(self, problem: Problem, iterate: Iterate) -> Asking[Stop]:
         momentum = unit(iterate.point - problem.source)
-        gamma, squared = 1 / self.alpha, math.inf  # L, and G
+        alphas = [self.alpha / 2**k for k in range(TRIALS)]
+        gamma, squared = 1 / self.alpha, math.inf  # G
         for t in range(1, self.iterations + 1):
             if iterate.distance <= problem.resolution:
                 return Stop.CONVERGED
             theta = unit(iterate.point - problem.source)
             priors, others = self._directions(problem, t, iterate)
-            share = 0.0
-            if math.isfinite(squared) and len(priors):
-                slopes, _ = yield from self._slopes(problem, iterate, priors, self.beta, 1.0)
-                share = min(sum(each**2 for each in slopes) / max(squared, 1e-10), LARGEST_SHARE)
+            share = 0.0  # D
+            if t > 1 and len(priors):
+                slopes, _ = yield from self._slopes(problem, iterate, priors, self.beta)
+                share = min(sum(each**2 for each in slopes) / max(squared, 1e-10), 0.6)
             factor = (problem.dimension - len(priors)) / (2 / math.pi * (len(others) - 1) + 1)
             zeta = (share + (1 - share) / factor) / (share + (1 - share) * factor) * self.alpha
             product = zeta * gamma
@@ -162,55 +146,44 @@ class PARSOPT(GuidedRays):
             ahead = yield from in_phase(look, RAY_PHASE)
             if ahead is None:
                 ahead, momentum = iterate, theta
-            v = yield from self._sign_sum(problem, ahead, others, self.beta)
-            directions = torch.cat([v[None], priors])
-            (first, *rest), _ = yield from self._slopes(problem, ahead, directions, self.beta, 1.0)
-            squared = factor * first**2 + sum(each**2 for each in rest)
-            moved = yield from self._advance(
-                problem, ahead, self._shortened(_combined([first, *rest], directions))
-            )
+            estimate = self._estimate(problem, ahead, (priors, others), self.beta)
+            slopes, directions, _ = yield from estimate
+            boosted = [factor * slopes[0], *slopes[1:]]
+            squared = sum(one * other for one, other in zip(slopes, boosted, strict=True))
+            whole = _combined(slopes, directions)[None]
+            gradient = torch.renorm(whole, 2, 0, self.longest)[0]  # g_1
+            step = self._first_inside(problem, ahead, gradient, alphas, 1.0)
+            moved, _ = yield from in_phase(step, RAY_PHASE)
             if moved is not None:
-                boosted = _combined([factor * first, *rest], directions)  # g_2
-                momentum, iterate = unit(momentum - zeta / a * boosted), moved
+                momentum = unit(momentum - zeta / a * _combined(boosted, directions))
+                iterate = moved
             problem.note(prior_share=share, look_ahead=a)
             problem.accept(iterate)
         return Stop.ITERATIONS
-
-    def _advance(
-        self, problem: Problem, ahead: Iterate, gradient: Tensor
-    ) -> Asking[Iterate | None]:
-        y = unit(ahead.point - problem.source)
-        alphas = [self.alpha / 2**k for k in range(TRIALS)]
-        step = self._first_inside(
-            problem, lambda alpha: unit(y - alpha * gradient), alphas, ahead.distance
-        )
-        found = yield from in_phase(step, RAY_PHASE)
-        return None if found is None else found[0]
 
 
 def _combined(weights: list[float], directions: Tensor) -> Tensor:
     return torch.einsum("n,nchw->chw", directions.new_tensor(weights), directions)
 
 
-def _priors(problem: Problem, surrogate: Surrogate, iterate: Iterate) -> list[Tensor]:
+def _priors(problem: Problem, surrogate: Surrogate | None, iterate: Iterate) -> list[Tensor]:
     """Return the unit gradient of each network's own g. A network is left out if it has none, or
     none that differs from those before."""
-    theta = unit(iterate.point - problem.source)
+    theta, found = unit(iterate.point - problem.source), list[Tensor]()
 
     def points(radii: Tensor) -> Tensor:
         return (problem.source + radii.view(-1, 1, 1, 1) * theta).clamp(0, 1)
 
     radii = iterate.distance * theta.new_tensor(RATIOS)
-    found: list[Tensor] = []
-    for member, (margins, gradients) in enumerate(surrogate.margins(problem, points(radii))):
+    answers = [] if surrogate is None else surrogate.margins(problem, points(radii))
+    for member, (margins, gradients) in enumerate(answers):
         beyond = (margins >= 0).tolist()
-        # From the target's distance: inward to the last flagged point, or outward to the first
-        # that is not.
+        # From the target's distance inward if the network is fooled there, otherwise outward.
         steps = range(MIDDLE, 0, -1) if beyond[MIDDLE] else range(MIDDLE + 1, len(RATIOS))
         outer = next((k for k in steps if beyond[k] and not beyond[k - 1]), None)
         gradient = gradients[MIDDLE]
-        if outer is not None:
-            shares = torch.linspace(0, 1, FINER, device=radii.device, dtype=radii.dtype)
+        if outer is not None and surrogate is not None:
+            shares = torch.linspace(0, 1, FINER).to(radii)
             between = torch.lerp(radii[outer - 1], radii[outer], shares)
             [(margins, gradients)] = surrogate.margins(problem, points(between), [member])
             gradient = gradients[margins.abs().argmin()]

@@ -1,20 +1,16 @@
-"""SQBA, the Small Query Black-box Attack (Park, McLaughlin, Miller, WACV 2024).
+"""SQBA, the Small Query Black-box Attack (Park, McLaughlin, Miller, WACV 2024): HopSkipJump whose
+first directions are the signs of a surrogate's gradient.
 
-HopSkipJump whose first directions come from a surrogate instead of samples.
+Start       the image of these signs at the source (1 where positive, else 0); if it is flagged, the
+            same at that image, and so on. If none is adversarial, the start of the attack.
+Directions  signs at ten points between the source and x_t. The points x_t + 2 delta sign are
+            queried, the closest to the source first, until one is adversarial (if none is, the
+            closest counts). The direction is that to x_t + delta sign, clipped; delta is 0.1 at
+            t = 1, then 0.01 |x_t - x*|. Steps and searches are HopSkipJump's.
+Switch      after the first step shorter than 1 in l2, directions are estimates from 10 sqrt(t)
+            samples at the radius 0.01 |x_t - x*|.
 
-Start       the image of the signs of the surrogate's gradient at the source (1 where it is
-            positive, else 0); if that is flagged, the same at that image, and so on. If none is
-            adversarial, the start of the attack.
-Directions  at ten points between the source and x_t, the signs of the surrogate's gradient. The
-            points x_t + 2 delta sign are queried, the closest to the source first, until one is
-            adversarial. Its signs are the direction, clipped at x_t + delta sign (those of the
-            closest point, if none is adversarial). delta is 0.1 at t = 1, then 0.01 |x_t - x*|.
-Step        |x_t - x*| / sqrt(t), halved until its end is adversarial, and a search from there to
-            the source, as in HopSkipJump.
-Switch      after the first step shorter than 1 in l2, directions are estimates from samples (Monte
-            Carlo), with 10 sqrt(t) queries at the radius 0.01 |x_t - x*|.
-
-The gradient is that of the margin, or with several networks the sum of their unit gradients.
+The gradient is that of the margin; with several networks, the sum of their unit gradients.
 """
 
 from __future__ import annotations
@@ -36,9 +32,8 @@ from ..parts.vectors import unit, unit_rows
 from .hsja import Halving, halved
 from .surrogates import Surrogate
 
-POINTS, NEAREST, FARTHEST = 10, 0.1, 0.9
-"""Number of points between the source and x_t, and the shares of the path at their ends."""
-DELTA_SHARE = 0.01
+SHARES = torch.linspace(0.1, 0.9, 10).view(-1, 1, 1, 1)
+"""Points between the source and x_t, as shares of the way."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +49,7 @@ class SQBA(Halving):
 
     @property
     def rows(self) -> int:
-        return max(self.estimate.rows, 3 * POINTS)
+        return max(self.estimate.rows, 3 * len(SHARES))
 
     def first_point(self, problem: Problem) -> Asking[Iterate | None]:
         image = problem.source
@@ -73,7 +68,7 @@ class SQBA(Halving):
     def descend(self, problem: Problem, iterate: Iterate, first: int = 1) -> Asking[Stop]:
         project, step = self.projection(problem), math.inf
         while step >= self.shortest and first <= self.iterations:
-            delta = FIRST_DELTA if first == 1 else DELTA_SHARE * iterate.distance
+            delta = FIRST_DELTA if first == 1 else 0.01 * iterate.distance
             direction = yield from self._guided(problem, iterate, delta)
             if direction is None:
                 break
@@ -84,16 +79,14 @@ class SQBA(Halving):
                 break
             step = float(torch.linalg.vector_norm(moved.point - iterate.point))
             iterate = yield from project(inward(problem.source, moved, problem.norm))
-            problem.note(guided_step=step)
             problem.accept(iterate)
             first += 1
         return (yield from super().descend(problem, iterate, first))
 
     def _guided(self, problem: Problem, iterate: Iterate, delta: float) -> Asking[Tensor | None]:
         """Return the surrogate's direction at x_t, or None if it has none."""
-        shares = torch.linspace(NEAREST, FARTHEST, POINTS).to(iterate.point).view(-1, 1, 1, 1)
         away = iterate.point - problem.source
-        signs = self._signs(problem, problem.source + shares * away)
+        signs = self._signs(problem, problem.source + SHARES.to(away) * away)
         if signs is None:
             return None
         points = (iterate.point + 2 * delta * signs).clamp_(0, 1)
@@ -101,8 +94,7 @@ class SQBA(Halving):
         order = distances.argsort(stable=True)
         answers = yield Ask(points[order], until=Until.ADVERSARIAL, phase=PHASE)
         row = len(answers) - 1 if answers.adversarial[-1] else 0
-        chosen = signs[order[row]]
-        return unit((iterate.point + delta * chosen).clamp_(0, 1) - iterate.point)
+        return unit((iterate.point + delta * signs[order[row]]).clamp_(0, 1) - iterate.point)
 
     def _signs(self, problem: Problem, points: Tensor) -> Tensor | None:
         """Return the signs of the gradient at each point, or None if there is no gradient."""

@@ -258,7 +258,7 @@ class AttackTable(Table):
     name: str = key(called("a-hsja, wide"), "Name in tables. Default: that of the preset.", "")
     surrogate: Any = key(
         kinds.SURROGATE,
-        "For frugal+surrogate: your own network with the classes of the model, as a file or "
+        "For presets that need one: your own network with the classes of the model, as a file or "
         "module:function; it is differentiated, and costs nothing. There may be several.",
     )
 
