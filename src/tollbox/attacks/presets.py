@@ -164,10 +164,10 @@ cgba+seri          CGBA       RESCALED    l2    as cgba, a fifth of the cost for
 frugal+seri        Frugal     RESCALED    l2    as frugal, a fifth of the cost for rescaled blocks
 docs/frugal.md:
 frugal+surrogate   Frugal     SURROGATE@  l2    as frugal, with your own surrogate network
-Prior-OPT, ICLR 2025:
+ICLR 2025:
 prior-opt          Prior-OPT  VANILLA@    l2    binary search, slopes along gradients, 200 signs
 a-prior-opt        Prior-OPT  AS*@        l2    AS, slopes along gradients, 200 signs
-PARS-OPT, AAAI 2026:
+AAAI 2026:
 pars-opt           PARS-OPT   VANILLA@    l2    as prior-opt, with a look-ahead (Nesterov)
 a-pars-opt         PARS-OPT   AS*@        l2    as a-prior-opt, with a look-ahead (Nesterov)
 Park et al. 2024:

@@ -47,10 +47,6 @@ class SQBA(Halving):
     """Maximum number of images of signs that are tried as a start."""
     surrogate: Surrogate | None = None
 
-    @property
-    def rows(self) -> int:
-        return max(self.estimate.rows, 3 * len(SHARES))
-
     def first_point(self, problem: Problem) -> Asking[Iterate | None]:
         image = problem.source
         for _ in range(0 if problem.start_image is not None else self.sign_images):
