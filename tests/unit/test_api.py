@@ -51,7 +51,7 @@ def test_type_checkers_see_the_names_that_are_imported_on_first_use(package):
 
 
 def test_tb_attacks_has_every_attack_class():
-    for preset in tb.attacks.PRESETS.values():
+    for preset in (*tb.attacks.PRESETS.values(), *tb.attacks.WITH_SURROGATE.values()):
         kind = type(preset.attack)
         assert getattr(tb.attacks, kind.__name__) is kind
 

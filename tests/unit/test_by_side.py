@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from every_preset import attack_of, names
 
 import tollbox as tb
 from tollbox import testing
@@ -28,7 +29,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "attacks.md"
 
 
 def preset(name: str) -> Any:
-    return tb.preset(name)
+    return attack_of(name)
 
 
 def cell(attack: Any, image: torch.Tensor) -> Any:
@@ -73,10 +74,10 @@ def test_the_papers_rows_are_unchanged_on_large_images() -> None:
     assert preset("geoda") == GeoDA(GrowingNoise(), BinarySearch(), low)
 
 
-@pytest.mark.parametrize("name", tb.presets())
+@pytest.mark.parametrize("name", names())
 def test_parts_agree_in_all_forms_of_a_family(name: str) -> None:
     """`a-`, `+as` and `+agrest` have the vanilla attack's values for each size."""
-    vanilla = tb.attacks.PRESETS[name].name.removeprefix("a-").removesuffix("+as")
+    vanilla = name.removeprefix("a-").removesuffix("+as")
     vanilla = vanilla.removesuffix("+agrest")
     mine, theirs = (
         {key.split(".")[-1]: value for key, value in found(preset(each)).items()}
@@ -176,11 +177,11 @@ def test_the_table_of_the_docs_is_the_catalogue() -> None:
         for cells in rows
         if len(cells) == 5
         for name in re.findall(r"`([^`]+)`", cells[0])
-        if name in tb.presets() and re.fullmatch("[a-z._]+", cells[1])
+        if name in names() and re.fullmatch("[a-z._]+", cells[1])
     }
     catalogue = {
         (name, key): (short(value.small), short(value.large))
-        for name in tb.presets()
+        for name in names()
         for key, value in found(preset(name)).items()
     }
     assert written == catalogue

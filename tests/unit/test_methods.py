@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tollbox as tb
-from tollbox.attacks import PRESETS, Kind, Method
+from tollbox.attacks import PRESETS, WITH_SURROGATE, Kind, Method, Preset
 from tollbox.attacks.frugal.calibrated import Calibrated
 from tollbox.core.limits import Limits
 from tollbox.core.prices import Prices
@@ -42,9 +42,8 @@ def named(*presets: str) -> Study:
     return study(*(f'preset = "{preset}"' for preset in presets))
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_the_method_of_a_preset_agrees_with_its_parts(name: str) -> None:
-    preset = PRESETS[name]
+@pytest.mark.parametrize("preset", [*PRESETS.values(), *WITH_SURROGATE.values()])
+def test_the_method_of_a_preset_agrees_with_its_parts(preset: Preset) -> None:
     search, estimate = (getattr(preset.attack, part, None) for part in ("search", "estimate"))
     estimate = getattr(estimate, "inner", estimate)
     asymmetric = preset.method in (Method.AS, Method.BOTH)
@@ -54,10 +53,11 @@ def test_the_method_of_a_preset_agrees_with_its_parts(name: str) -> None:
 
 
 def test_a_family_has_one_vanilla_attack_unless_it_is_our_own() -> None:
-    vanilla = Counter(p.family for p in PRESETS.values() if p.method is Method.VANILLA)
+    every = [*PRESETS.values(), *WITH_SURROGATE.values()]
+    vanilla = Counter(p.family for p in every if p.method is Method.VANILLA)
     assert set(vanilla.values()) == {1}
     assert {"SurFree", "HSJA", "GeoDA", "CGBA", "Boundary"} <= set(vanilla)
-    assert {p.family for p in PRESETS.values()} - set(vanilla) == {"Frugal"}
+    assert {p.family for p in every} - set(vanilla) == {"Frugal"}
 
 
 @pytest.mark.parametrize(
@@ -77,6 +77,12 @@ def test_a_family_has_one_vanilla_attack_unless_it_is_our_own() -> None:
         ("a-tria", "VA+AS (A-TriA)", "A-TriA", Kind.ASYMMETRIC),
         ("cgba+seri", "with SeRI's rescaling", "CGBA+SeRI (tollbox)", Kind.OWN),
         ("frugal", "built-in", "Frugal (tollbox)", Kind.OWN),
+        (
+            'a-sqba"\nsurrogate = "nets:one',
+            "VA+AS+AGREST (A-SQBA)",
+            "A-SQBA",
+            Kind.ASYMMETRIC,
+        ),
         (
             'frugal+surrogate"\nsurrogate = "nets:one',
             "with a surrogate",

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from every_preset import attack_of, names
 
 import tollbox as tb
 from tollbox import Stop, testing
@@ -20,9 +21,11 @@ from tollbox.attacks.frugal.ray_start import RayStart
 from tollbox.attacks.geoda import GeoDA, GeoDAOriginal, growing_radii
 from tollbox.attacks.hsja import HSJA, QEBA, HSJALinf
 from tollbox.attacks.opt import OPT, SignOPT
+from tollbox.attacks.prior_opt import PARSOPT, PriorOPT
 from tollbox.attacks.qfool import QFool
 from tollbox.attacks.rays import RayS, RaySL2
 from tollbox.attacks.rescaled import Rescaled
+from tollbox.attacks.sqba import SQBA
 from tollbox.attacks.surfree import SurFree
 from tollbox.attacks.triangle import TriA
 from tollbox.attacks.ttba import TtBA
@@ -61,7 +64,7 @@ from tollbox.parts.starts import GaussianRays, GrowingNoise, NoiseImage, Uniform
 from tollbox.parts.subspaces import Dct, Resize
 from tollbox.studies.study import Study
 
-ATTACKS = {type(tb.preset(name)): tb.preset(name) for name in tb.presets()}
+ATTACKS = {type(attack_of(name)): attack_of(name) for name in names()}
 CLASSES = [*(part for kind in PARTS.values() for part in kind), *ATTACKS]
 
 SHARE = ([1e-300, 0.5, math.nextafter(1, 0)], [0, -0.5, 1, 2.0, 1e300], "a number above 0, below 1")
@@ -227,7 +230,21 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (SignOPT, "iterations"): LIMIT,
     **{
         (made, name): allowed
-        for made in (QEBA, QFool, CGBAH, TtBA, GeoDAOriginal)
+        for made in (PriorOPT, PARSOPT)
+        for names_of, allowed in (
+            (("queries",), COUNT),
+            (("alpha", "longest"), LENGTH),
+            (("beta",), TURN),
+            (("iterations",), LIMIT),
+        )
+        for name in names_of
+    },
+    (SQBA, "halvings"): HALVED,
+    (SQBA, "shortest"): ([0, 1, MAX_VALUE], [-1e-9, 1e6 + 1, 1e300], "a number from 0 to 1000000"),
+    (SQBA, "sign_images"): FROM_0,
+    **{
+        (made, name): allowed
+        for made in (QEBA, QFool, CGBAH, TtBA, GeoDAOriginal, SQBA)
         for name, allowed in (("queries", COUNT), ("blind_limit", LIMIT), ("iterations", LIMIT))
     },
     (QEBA, "halvings"): HALVED,
@@ -317,7 +334,7 @@ def test_ranges(made: type, field: str, good: list[Any], bad: list[Any], expecte
         assert str(error.value) == f"{field} is {shown}: expected {expected}."
 
 
-@pytest.mark.parametrize("preset", tb.presets())
+@pytest.mark.parametrize("preset", names())
 def test_every_preset_can_be_built_again(preset: str) -> None:
     def again(part: Any) -> Any:
         values = {field.name: getattr(part, field.name) for field in fields(part)}
@@ -325,7 +342,7 @@ def test_every_preset_can_be_built_again(preset: str) -> None:
             **{k: again(v) if dataclasses.is_dataclass(v) else v for k, v in values.items()}
         )
 
-    assert again(tb.preset(preset)) == tb.preset(preset)
+    assert again(attack_of(preset)) == attack_of(preset)
 
 
 PLACES: dict[type, tuple[str, str]] = {

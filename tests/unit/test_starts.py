@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 from driver import drive
+from every_preset import attack_of, names
 
 import tollbox as tb
 from tollbox import testing
@@ -229,11 +230,11 @@ def test_a_given_image_is_asked_once_and_comes_before_the_start():
     assert torch.equal(result.adversarial, given)
 
 
-@pytest.mark.parametrize("preset", tb.presets())
+@pytest.mark.parametrize("preset", names())
 def test_a_given_image_that_is_not_adversarial_is_no_start(preset):
     boundary = testing.half_space()
     near = boundary.source + 0.001
-    attack = tb.preset(preset)
+    attack = attack_of(preset)
     cell = tb.attack.Cell(
         attack, boundary.source, 0, limits=tb.Limits(100), start=near, norm=attack.metrics[0]
     )
@@ -243,12 +244,12 @@ def test_a_given_image_that_is_not_adversarial_is_no_start(preset):
     assert (result.distance, result.adversarial) == (math.inf, None)
 
 
-@pytest.mark.parametrize("preset", tb.presets("l2"))
+@pytest.mark.parametrize("preset", names("l2"))
 def test_every_preset_begins_from_the_given_image(preset):
     """The search from there is on the line to it: the first iterate lies on that line."""
     boundary = testing.half_space(factor=4)
     given = towards(boundary, 4, 1.0)
-    cell = tb.attack.Cell(tb.preset(preset), boundary.source, 0, limits=tb.Limits(400), start=given)
+    cell = tb.attack.Cell(attack_of(preset), boundary.source, 0, limits=tb.Limits(400), start=given)
     [result] = tb.attack.run_cells([cell], boundary.model())
     began = sum(result.ledger.counts["start"].values())
     assert (

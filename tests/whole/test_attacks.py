@@ -9,6 +9,7 @@ from itertools import pairwise
 import pytest
 import torch
 from driver import drive
+from every_preset import attack_of, names
 
 import tollbox as tb
 from tollbox import testing
@@ -33,6 +34,8 @@ TWINS = [
     ("cgba+agrest", "a-cgba"),
     ("opt", "a-opt"),
     ("sign-opt", "a-sign-opt"),
+    ("prior-opt", "a-prior-opt"),
+    ("pars-opt", "a-pars-opt"),
     ("tria", "a-tria"),
 ]
 
@@ -50,7 +53,7 @@ def asked(preset, boundary, ratio, budget, seed=0):
 
     model = tb.models.from_callable(recording, dtype=torch.float64, classes=3)
     [result] = tb.run(
-        tb.preset(preset),
+        attack_of(preset),
         model,
         boundary.source[None],
         [0],
@@ -127,7 +130,7 @@ def test_every_preset_is_the_same_alone_and_in_company(ratio):
         tb.attack.Cell(
             attack, image, 0, prices, tb.Limits(budget), seed=3, name=name, norm=attack.metrics[0]
         )
-        for name, attack in ((name, tb.preset(name)) for name in tb.presets())
+        for name, attack in ((name, attack_of(name)) for name in names())
         for image in (boundary.source, other)
     ]
     company = tb.attack.run_cells(cells, boundary.model(), execution=tb.Execution(batch_size=64))
@@ -144,11 +147,11 @@ def test_every_preset_is_the_same_alone_and_in_company(ratio):
         assert told(alone) == told(company[index]), cells[index].name
 
 
-@pytest.mark.parametrize("preset", tb.presets())
+@pytest.mark.parametrize("preset", names())
 def test_an_attack_keeps_nothing_of_a_run(preset):
     """The same object once more: the same result, after a run on another image at another price."""
     boundary = testing.half_space(0.5, factor=4)
-    attack = tb.preset(preset)
+    attack = attack_of(preset)
 
     def once(image, ratio, seed):
         norm = attack.metrics[0]

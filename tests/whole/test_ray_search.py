@@ -72,8 +72,8 @@ def turned(found, units, beta):
 @pytest.mark.parametrize("beyond", [False, True])
 def test_opt_has_the_slope_of_the_differences(beyond):
     problem, found = tb.attack.Problem(GREY, 0), at_angle(1.2)
-    attack = OPT(At(found), FINE, directions=7, from_beyond=beyond)
-    done = drive(attack.slope(problem, 3, found, 0.01, 1.0), problem, label)
+    attack = OPT(At(found), FINE, beta=0.01, directions=7, from_beyond=beyond)
+    done = drive(attack.slope(problem, 3, found, 0.01), problem, label)
     units = drawn(problem, 3, 7)
     values = 1 / (turned(found, units, 0.01) @ NORMAL.flatten())
     wanted = ((values - found.distance) / 0.01) @ units / 7
@@ -84,12 +84,23 @@ def test_opt_has_the_slope_of_the_differences(beyond):
     assert done.asks < len(done.points) / 7  # side by side
 
 
+def test_opts_searches_are_finer_for_a_smaller_beta():
+    """From beta = 0.01 to 0.001, each of seven rays takes three or four bisections more."""
+    problem, found = tb.attack.Problem(GREY, 0), at_angle(1.2)
+    attacks = [OPT(At(found), BinarySearch(1e-5), beta=beta, directions=7) for beta in (1e-3, 1e-2)]
+    same, finer = (
+        len(drive(attack.slope(problem, 3, found, 1e-3), problem, label).points)
+        for attack in attacks
+    )
+    assert 7 * 2 < finer - same < 7 * 5
+
+
 def test_opts_slope_is_uphill_on_average():
     """Its mean is the gradient of g over d. Over 400 directions the standard error is sqrt(2 / 400)
     of it; 5 of them are 0.35."""
     problem, found = tb.attack.Problem(GREY, 0), at_angle(1.0)
     attack = OPT(At(found), BinarySearch(1e-6), directions=400)
-    done = drive(attack.slope(problem, 1, found, 1e-3, 1.0), problem, label)
+    done = drive(attack.slope(problem, 1, found, 1e-3), problem, label)
     away = -(math.cos(1.0) * ACROSS - math.sin(1.0) * NORMAL)  # across theta, to the normal's side
     gain = float((done.returned.gradient * away).sum()) * problem.dimension
     assert gain == pytest.approx(-math.sin(1.0) / math.cos(1.0) ** 2, rel=0.35)  # -dg/dphi
@@ -98,8 +109,8 @@ def test_opts_slope_is_uphill_on_average():
 @pytest.mark.parametrize("beyond", [False, True])
 def test_a_ray_without_a_boundary_counts_as_a_little_farther_than_it_was_asked(beyond):
     problem, found = tb.attack.Problem(GREY, 0), at_angle(0.3)
-    attack = OPT(At(found), FINE, directions=2, from_beyond=beyond)
-    done = drive(attack.slope(problem, 1, found, 0.01, 1.0), problem, lambda _: 0)
+    attack = OPT(At(found), FINE, beta=0.01, directions=2, from_beyond=beyond)
+    done = drive(attack.slope(problem, 1, found, 0.01), problem, lambda _: 0)
     farther = (1.02 * 1.01 if beyond else FARTHEST) - 1
     wanted = farther * found.distance / 0.01 * drawn(problem, 1, 2).sum(0) / 2
     assert norm(done.returned.gradient.flatten() - wanted) < 1e-9 * norm(wanted)
@@ -111,7 +122,7 @@ def test_a_ray_without_a_boundary_counts_as_a_little_farther_than_it_was_asked(b
 def test_sign_opt_adds_up_signs_and_asks_once_a_direction(chunk):
     problem, found = tb.attack.Problem(GREY, 0), at_angle(1.2)
     attack = SignOPT(At(found), FINE, queries=50, chunk=chunk)
-    done = drive(attack.slope(problem, 2, found, 0.01, 1.0), problem, label)
+    done = drive(attack.slope(problem, 2, found, 0.01), problem, label)
     units = drawn(problem, 2, 50)
     rays = turned(found, units, 0.01)
     signs = torch.where(rays @ NORMAL.flatten() * found.distance >= 1, -1.0, 1.0).double()
@@ -134,8 +145,12 @@ class Given(RayDescent):
     iterations: int = 1
     gradient: Any = None
 
-    def slope(self, problem, t, iterate, beta, scale):
-        problem.note(estimated=beta, finer=scale)
+    def _step(self, problem, iterate, gradient, alpha, scale):
+        problem.note(finer=scale)
+        return super()._step(problem, iterate, gradient, alpha, scale)
+
+    def slope(self, problem, t, iterate, beta):
+        problem.note(estimated=beta)
         return at_once(Slope(self.gradient, iterate))
 
 

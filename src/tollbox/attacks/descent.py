@@ -58,13 +58,16 @@ class FromBoundary(Checked):
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
         attack = at_side(self, min(problem.source.shape[1:]))  # another attack may call this one
-        start = yield from find_start(problem, attack.start)
+        start = yield from attack.first_point(problem)
         if start is None:
             return Stop.NO_START
         path = inward(problem.source, start, problem.norm)
         iterate = yield from attack.projection(problem)(path)
         problem.accept(iterate)
         return (yield from attack.descend(problem, iterate))
+
+    def first_point(self, problem: Problem) -> Asking[Iterate | None]:
+        return find_start(problem, self.start)
 
     def projection(self, problem: Problem) -> Project:
         return lambda path: self.search(problem, path)
@@ -104,10 +107,10 @@ class Descent(FromBoundary):
         scale = self.estimate.tolerance_scale(problem)
         return lambda path: self.search(problem, path, scale)
 
-    def descend(self, problem: Problem, iterate: Iterate) -> Asking[Stop]:
+    def descend(self, problem: Problem, iterate: Iterate, first: int = 1) -> Asking[Stop]:
         move, project = self.begin(problem), self.projection(problem)
         estimate, blind = self.estimate.begin(problem), 0
-        for t in range(1, self.iterations + 1):
+        for t in range(first, self.iterations + 1):
             direction = yield from estimate(t, iterate, self.planned(t))
             blind = blind + 1 if direction is None else 0
             if blind == self.blind_limit:

@@ -29,7 +29,7 @@ from ..parts.vectors import LazyRows
 from .descent import Descent, Move, Project, step_and_project
 
 
-def _halved(point: Tensor, step: Tensor, count: int) -> LazyRows:
+def halved(point: Tensor, step: Tensor, count: int) -> LazyRows:
     """Return the rows point + 2^-k step, k = 0, 1, ..., clipped."""
 
     def make(first: int, last: int) -> Tensor:
@@ -50,7 +50,7 @@ class Halving(Descent):
     def begin(self, problem: Problem) -> Move:
         def move(t: int, iterate: Iterate, direction: Tensor, project: Project) -> Asking[Iterate]:
             length = torch.linalg.vector_norm(iterate.point - problem.source) / math.sqrt(t)
-            points = _halved(iterate.point, direction * length, self.halvings)
+            points = halved(iterate.point, direction * length, self.halvings)
             return step_and_project(problem, iterate, points, project)
 
         return move
@@ -72,7 +72,7 @@ class HSJALinf(Halving):
     def begin(self, problem: Problem) -> Move:
         def move(t: int, iterate: Iterate, direction: Tensor, project: Project) -> Asking[Iterate]:
             step = direction.sign() * (iterate.distance / math.sqrt(t))
-            points = _halved(iterate.point, step, self.halvings)
+            points = halved(iterate.point, step, self.halvings)
             return step_and_project(problem, iterate, points, project)
 
         return move

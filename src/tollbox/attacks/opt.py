@@ -82,18 +82,15 @@ class RayDescent(FromBoundary):
             return lambda path: at_once(path.start)  # already at the boundary
         return super().projection(problem)
 
-    def slope(
-        self, problem: Problem, t: int, iterate: Iterate, beta: float, scale: float
-    ) -> Asking[Slope]:
-        """Estimate the slope at x_t; `scale` multiplies the searches' tolerance."""
+    def slope(self, problem: Problem, t: int, iterate: Iterate, beta: float) -> Asking[Slope]:
+        """Estimate the slope at x_t; searches multiply their tolerance by beta / self.beta."""
         raise NotImplementedError
 
     def descend(self, problem: Problem, iterate: Iterate) -> Asking[Stop]:
         alpha, beta = self.alpha, self.beta
         for t in range(1, self.iterations + 1):
-            scale = beta / self.beta
-            slope = yield from self.slope(problem, t, iterate, beta, scale)
-            step = self._step(problem, iterate, slope.gradient, alpha, scale)
+            slope = yield from self.slope(problem, t, iterate, beta)
+            step = self._step(problem, iterate, slope.gradient, alpha, beta / self.beta)
             moved, alpha = yield from in_phase(step, RAY_PHASE)
             problem.note(alpha=alpha, beta=beta)
             iterate = min(moved, slope.closest, key=lambda each: each.distance)
@@ -113,9 +110,6 @@ class RayDescent(FromBoundary):
         def ray(alpha: float) -> Tensor:
             return unit(theta - alpha * gradient)
 
-        def trial(alpha: float) -> Tensor:
-            return (problem.source + distance * ray(alpha)).clamp_(0, 1)
-
         best = iterate
         for _ in range(TRIALS):
             found = yield from search_inward(problem, self.search, ray(alpha), best.distance, scale)
@@ -125,23 +119,41 @@ class RayDescent(FromBoundary):
             best = found
         if best is not iterate:
             return best, alpha
-        # Smaller alphas are queried at the iterate's distance, so that the next points are known.
-        alphas = [alpha / 4**k for k in range(1, TRIALS + 1)]
-        first = 0
+        alphas, first = [alpha / 4**k for k in range(1, TRIALS + 1)], 0
         while first < TRIALS:
-            points = LazyRows.stack(alphas[first:], trial)
-            answers = yield Ask(points, until=Until.ADVERSARIAL, phase=RAY_PHASE)
-            row = len(answers) - 1
-            if not answers.adversarial[row]:
-                break
-            alpha, first = alphas[first + row], first + row + 1
-            known = Iterate(trial(alpha), float(answers.distances[row]))
-            found = yield from search_inward(
-                problem, self.search, ray(alpha), distance, scale, known
+            found, row = yield from self._first_inside(
+                problem, iterate, gradient, alphas[first:], scale
             )
-            if found is not None and found.distance < distance:
-                return found, alpha
+            if found is None:
+                break
+            if found.distance < distance:
+                return found, alphas[first + row]
+            first += row + 1
         return iterate, alphas[-1]
+
+    def _first_inside(
+        self,
+        problem: Problem,
+        iterate: Iterate,
+        gradient: Tensor,
+        alphas: list[float],
+        scale: float,
+    ) -> Asking[tuple[Iterate | None, int]]:
+        """Return the boundary point for the first alpha that is adversarial at the iterate's
+        distance, and its number. All are queried there, so that the next points are known."""
+        theta, distance = unit(iterate.point - problem.source), iterate.distance
+
+        def trial(alpha: float) -> Tensor:
+            return (problem.source + distance * unit(theta - alpha * gradient)).clamp_(0, 1)
+
+        points = LazyRows.stack(alphas, trial)
+        answers = yield Ask(points, until=Until.ADVERSARIAL, phase=RAY_PHASE)
+        row = len(answers) - 1
+        if not answers.adversarial[row]:
+            return None, row
+        known = Iterate(trial(alphas[row]), float(answers.distances[row]))
+        ray = unit(theta - alphas[row] * gradient)
+        return (yield from search_inward(problem, self.search, ray, distance, scale, known)), row
 
 
 @dataclass(frozen=True)
@@ -158,9 +170,9 @@ class OPT(RayDescent):
         """Maximum number of points held: direction, ends and last steps of each ray."""
         return 12 * self.directions
 
-    def slope(
-        self, problem: Problem, t: int, iterate: Iterate, beta: float, scale: float
-    ) -> Asking[Slope]:
+    def slope(self, problem: Problem, t: int, iterate: Iterate, beta: float) -> Asking[Slope]:
+        scale = beta / self.beta
+
         def boundary(ray: Tensor) -> Asking[Iterate | None]:
             """Return the boundary point along theta_i."""
             if self.from_beyond:
@@ -191,14 +203,7 @@ class SignOPT(RayDescent):
     def rows(self) -> int:
         return 2 * self.chunk
 
-    def slope(
-        self,
-        problem: Problem,
-        t: int,
-        iterate: Iterate,
-        beta: float,
-        scale: float,  # noqa: ARG002
-    ) -> Asking[Slope]:
+    def slope(self, problem: Problem, t: int, iterate: Iterate, beta: float) -> Asking[Slope]:
         theta = unit(iterate.point - problem.source)
         noise = problem.noise(PHASE, t, self.queries)
         sums = problem.source.new_zeros(2, problem.source.numel())

@@ -38,9 +38,11 @@ from .frugal.calibrated import Calibrated
 from .geoda import GeoDA, GeoDAOriginal
 from .hsja import HSJA, QEBA, HSJALinf
 from .opt import OPT, SignOPT
+from .prior_opt import PARSOPT, PriorOPT
 from .qfool import QFool
 from .rays import RayS, RaySL2
 from .rescaled import Rescaled
+from .sqba import SQBA
 from .surfree import SurFree
 from .transfer_start import Transfer  # noqa: F401  registers the part
 from .triangle import TriA
@@ -98,12 +100,11 @@ def two(name: str, make: Make, searches: Two, estimates: Two) -> dict[str, Attac
     return {key: rows[key] for key in (name, f"a-{name}")}
 
 
-def rays(name: str, make: Make, **stealthy: Any) -> dict[str, Attack]:
-    """Return the authors' form, the asymmetric one (including its start) and the stealthy one."""
+def rays(name: str, make: Make, **more: Any) -> dict[str, Attack]:
+    """Return the authors' form and the asymmetric one, including its start."""
     return {
-        name: make(GaussianRays(BinarySearch(START_TAU)), BinarySearch(RAY_TAU)),
-        f"a-{name}": make(GaussianRays(AsymmetricSearch(START_TAU)), AsymmetricSearch(RAY_TAU)),
-        f"stealthy-{name}": make(GaussianRays(LINES), LINES, beta=0.01, **stealthy),
+        key: make(GaussianRays(search(START_TAU)), search(RAY_TAU), **more)
+        for key, search in ((name, BinarySearch), (f"a-{name}", AsymmetricSearch))
     }
 
 
@@ -187,8 +188,10 @@ ATTACKS: dict[str, Attack] = {
     # walks along the boundary, rays, and the l-infinity norm
     "boundary": walk(BinarySearch),
     "a-boundary": walk(AsymmetricSearch),
-    **rays("opt", OPT, from_beyond=True),
+    **rays("opt", OPT),
+    "stealthy-opt": OPT(GaussianRays(LINES), LINES, beta=0.01, from_beyond=True),
     **rays("sign-opt", SignOPT),
+    "stealthy-sign-opt": SignOPT(GaussianRays(LINES), LINES, beta=0.01),
     "stealthy-rays": RayS(LineSearch(SIGNS_TAU), linf_tau=True, least_left=0.9),
     "rays": RayS(BinarySearch(SIGNS_TAU)),
     "a-rays": RayS(AsymmetricSearch(SIGNS_TAU)),
@@ -208,5 +211,14 @@ ATTACKS: dict[str, Attack] = {
         CGBA(GrowingNoise(0.02), BinarySearch(1e-4), signs(LOW, SMALLER_SIGMA), sweep=Galloping())
     ),
     "frugal+seri": Rescaled(Frugal(), OptimalSearch(1 / 16, relative=True)),
+    # with a surrogate
+    **rays("prior-opt", PriorOPT, longest=by_side(0.1, 1.0)),
+    **rays("pars-opt", PARSOPT, longest=by_side(0.1, 1.0), alpha=by_side(2.0, 0.4)),
+    **two(
+        "sqba",
+        SQBA,
+        (BinarySearch(1e-3, relative=True), AsymmetricSearch(1e-3, relative=True)),
+        (RelativeRadius(), RelativeRadius(Agrest(m=M))),
+    ),
 }
 """The attack of every preset, by name."""

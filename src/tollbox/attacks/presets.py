@@ -71,11 +71,8 @@ class Preset:
     """The publication that the settings come from."""
     complete: bool
     """Whether every part that can be asymmetric is asymmetric; the paper then says A-FAMILY."""
+    needs_surrogate: bool
     norms: tuple[Metric, ...]
-
-    @property
-    def needs_surrogate(self) -> bool:
-        return self.method is Method.SURROGATE
 
     @property
     def attack(self) -> Attack:
@@ -166,9 +163,19 @@ SeRI, 2026:
 cgba+seri          CGBA       RESCALED    l2    as cgba, a fifth of the cost for rescaled blocks
 frugal+seri        Frugal     RESCALED    l2    as frugal, a fifth of the cost for rescaled blocks
 docs/frugal.md:
-frugal+surrogate   Frugal     SURROGATE   l2    as frugal, with your own surrogate network
+frugal+surrogate   Frugal     SURROGATE@  l2    as frugal, with your own surrogate network
+ICLR 2025:
+prior-opt          Prior-OPT  VANILLA@    l2    binary search, slopes along gradients, 200 signs
+a-prior-opt        Prior-OPT  AS*@        l2    AS, slopes along gradients, 200 signs
+AAAI 2026:
+pars-opt           PARS-OPT   VANILLA@    l2    as prior-opt, with a look-ahead (Nesterov)
+a-pars-opt         PARS-OPT   AS*@        l2    as a-prior-opt, with a look-ahead (Nesterov)
+Park et al. 2024:
+sqba               SQBA       VANILLA@    l2    gradient signs, binary search, Monte Carlo
+a-sqba             SQBA       BOTH*@      l2    gradient signs, AS, AGREST
 """
-"""Name, family, method (* if complete), norm and parts, below the source of the settings."""
+"""Name, family, method (* if complete, @ if it needs a surrogate), norm and parts, below the source
+of the settings."""
 
 
 def _presets() -> Iterator[Preset]:
@@ -178,8 +185,8 @@ def _presets() -> Iterator[Preset]:
             source = line.removesuffix(":")
             continue
         name, family, method, norm, parts = re.split(" {2,}", line)
-        how, complete = Method[method.rstrip("*")], method.endswith("*")
-        yield Preset(name, family, how, parts, source, complete, (Metric(norm),))
+        how, complete, guided = Method[method.rstrip("*@")], "*" in method, "@" in method
+        yield Preset(name, family, how, parts, source, complete, guided, (Metric(norm),))
 
 
 _ALL = list(_presets())
@@ -199,7 +206,7 @@ def preset(
 ) -> Attack:
     """Return the attack with that name; change a part with `dataclasses.replace`.
 
-    surrogate: a network or the name of one, or several, for `frugal+surrogate`.
+    surrogate: a network or the name of one, or several, for the presets that need one.
     """
     attack: Any = described(name, surrogate is not None).attack
     if surrogate is not None:

@@ -206,7 +206,7 @@ class Surrogate:
         points (n, c, h, w): of every usable network, or of some. Gradients are 0 outside the
         mask."""
         with self._computing():
-            chosen = self._usable(problem) if members is None else members
+            chosen = self.usable(problem) if members is None else members
             return [self._margins(each, problem, points) for each in chosen]
 
     def recognising(self, problem: Problem) -> list[int]:
@@ -218,7 +218,7 @@ class Surrogate:
         noise = torch.special.ndtr(problem.noise("recognition", 0, 2, tuple(source.shape))[0:2])
         images = torch.stack([source, torch.full_like(source, 0.5), *noise, 1 - source])
         with self._computing():
-            for number in self._usable(problem):
+            for number in self.usable(problem):
                 logits = self._run(number, images)[1].detach()
                 own, label = self._has_own_labels(number, problem), problem.label
                 label = int(logits[0].argmax()) if own else label
@@ -271,7 +271,9 @@ class Surrogate:
             self._predictions[key] = int(logits.argmax())
         return self._predictions[key]
 
-    def _usable(self, problem: Problem) -> list[int]:
+    def usable(self, problem: Problem) -> list[int]:
+        """Return the networks that have a margin: all, unless there is a target but no start image
+        for those with their own labels."""
         leads = problem.target is None or problem.start_image is not None
         every = range(len(self.members))
         return [each for each in every if leads or not self._has_own_labels(each, problem)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import textwrap
 from collections import defaultdict
 from typing import Annotated
 
@@ -59,7 +60,8 @@ def presets(*words: Annotated[PresetName, FILTER], json: Annotated[bool, JSON] =
         write(f"A or B: B for images whose smaller side is below {BELOW} pixels.")
     needing = [preset.name for preset in listed if preset.needs_surrogate]
     if needing:
-        write(f"{', '.join(needing)} needs a network: set --surrogate.")
+        text = f"With --surrogate NETWORK only: {', '.join(needing)}."
+        write(textwrap.fill(text, 80, break_on_hyphens=False))
     return 0
 
 

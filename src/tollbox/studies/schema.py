@@ -265,7 +265,7 @@ class AttackTable(Table):
     name: str = key(called("a-hsja, wide"), "Name in tables. Default: that of the preset.", "")
     surrogate: Any = key(
         kinds.SURROGATE,
-        "For frugal+surrogate: any network that you have, such as timm:resnet18, named like a "
+        "For presets that need one: any network that you have, such as timm:resnet18, named like a "
         "model; it is differentiated, and costs nothing. There may be several.",
     )
 
