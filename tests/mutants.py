@@ -626,15 +626,15 @@ MUTANTS = [
     Mutant(
         "inward: rough rays are told to be smooth",
         "attacks/frugal/ray_start.py",
-        "else spectrum.cut <= SMOOTH",
-        "else spectrum.cut >= SMOOTH",
+        "smooth=spectrum.cut <= SMOOTH",
+        "smooth=spectrum.cut >= SMOOTH",
         tests=OWN,
     ),
     Mutant(
-        "inward: a given ray takes the place of another kind",
+        "inward: doubted rays come first",
         "attacks/frugal/ray_start.py",
-        "place = number if given is None or number == 0 else number - 1",
-        "place = number",
+        "if given is not None and doubted:",
+        "if given is not None and not doubted:",
         tests=OWN,
     ),
     Mutant(
@@ -677,6 +677,20 @@ MUTANTS = [
         "attacks/surrogates.py",
         "margins = rival - logits[:, flagged].amax(1)",
         "margins = logits[:, flagged].amax(1) - rival",
+        tests=["tests/whole/test_surrogates.py"],
+    ),
+    Mutant(
+        "surrogate: a network that answers alike for all images is used",
+        "attacks/surrogates.py",
+        "if first and sum(others) < len(others) - 1:",
+        "if first:",
+        tests=["tests/whole/test_surrogates.py"],
+    ),
+    Mutant(
+        "surrogate: networks with their own labels are not doubted",
+        "attacks/transfer.py",
+        "return (known, True) if known else (usable, False)",
+        "return usable, True",
         tests=["tests/whole/test_surrogates.py"],
     ),
     Mutant(

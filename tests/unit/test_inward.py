@@ -359,32 +359,54 @@ def test_of_what_is_no_ray_no_kind_is_told():
     assert found.smooth is None
 
 
-@pytest.mark.parametrize("ratio", [1, 1000])
-def test_a_given_ray_is_the_second_and_kept_if_it_is_the_nearest(ratio):
-    given = torch.zeros(SHAPE, dtype=torch.float64)
-    given[0, 3, 3] = 1.0
+@pytest.mark.parametrize("ratio", [1, 100])
+def test_given_rays_come_first_and_end_the_start_if_one_is_close(ratio):
+    given = torch.zeros(2, *SHAPE, dtype=torch.float64)
+    given[0, 0, 0, 0] = given[1, 0, 3, 3] = 1.0
 
     def label(point):
         away = point - GREY
-        return int(norm(away) >= 2.0 or float((away * given).sum()) >= 0.2)
+        return int(norm(away) >= 2.0 or float((away * given[1]).sum()) >= 0.2)
 
-    found = nearest(label, given, ratio=ratio)
-    assert found.given
-    assert found.smooth is None
-    assert found.iterate.distance < 0.25
+    problem = tb.attack.Problem(GREY, 0, tb.Prices(ratio, 1))
+    run = drive(RayStart().find(problem, given), problem, label)
+    assert run.returned.given
+    assert run.returned.iterate.distance < 0.25
+    for way in ways(problem, 3):
+        for point in run.points:
+            away = (point - GREY).flatten()
+            assert abs(float(away @ way.flatten())) < 0.9 * norm(away)
+    # At a low price, the low frequencies of the ray are queried at twice its radius.
+    if ratio == 1:
+        assert run.returned.smooth is False
+        assert sum(norm(point - GREY) == pytest.approx(0.45, abs=0.1) for point in run.points) >= 1
+    else:
+        assert run.returned.smooth is None
     alone = nearest(label, ratio=ratio)
     assert not alone.given
     assert alone.iterate.distance > 1
 
 
-def test_a_given_ray_that_is_no_better_costs_what_a_ray_does_and_leaves_out_the_last():
-    given = torch.zeros(SHAPE, dtype=torch.float64)
-    given[0, 3, 3] = 1.0
+def test_if_given_rays_are_not_close_others_follow():
+    given = torch.zeros(1, *SHAPE, dtype=torch.float64)
+    given[0, 0, 3, 3] = 1.0
     problem = tb.attack.Problem(GREY, 0)
-    runs = [drive(RayStart().find(problem, way), problem, outside(1.7)) for way in (None, given)]
-    assert runs[0].labels == runs[1].labels
-    assert not runs[1].returned.given
     none = drive(RayStart().find(problem, given), problem, lambda point: 0)
-    rays = ways(problem, 12)
-    for point, way in zip(none.points, [rays[0], given, *rays[1:-1]], strict=False):
+    for point, way in zip(none.points, [*given, *ways(problem, 11)], strict=False):
         assert torch.allclose(point, (GREY + LARGEST_RADIUS * SCALE * way).clamp(0, 1))
+
+
+def test_a_doubted_ray_that_is_no_better_costs_what_a_ray_does_and_leaves_out_the_last():
+    given = torch.zeros(2, *SHAPE, dtype=torch.float64)
+    given[:, 0, 3, 3] = 1.0
+    problem = tb.attack.Problem(GREY, 0)
+    alone, doubted = (
+        drive(RayStart().find(problem, rays, doubted=True), problem, outside(1.7))
+        for rays in (None, given)
+    )
+    assert alone.labels == doubted.labels
+    assert not doubted.returned.given
+    along = [
+        abs(float((point - GREY)[0, 3, 3])) > 0.99 * norm(point - GREY) for point in doubted.points
+    ]
+    assert along.count(True) == 1
