@@ -11,14 +11,14 @@ S.
 For each price and surrogate, over the images: the geometric mean of the distance beside that of
 `frugal` alone at every mark, with a 95 % interval (images are drawn, paired; no adversarial point
 counts as half of the range in every pixel); the share of turns that followed it; and the seconds
-that it took. Several networks in one surrogate are joined by a plus: `vit+robust`.
+that it took. Several networks in one surrogate are joined by a plus: `vit+robust`. `--presets`
+names other attacks that use surrogates, which are compared with `frugal` alone as well.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-from dataclasses import replace
 from typing import Any
 
 import common
@@ -31,7 +31,7 @@ from torch import nn
 import tollbox as tb
 from tollbox.attacks.surrogates import Surrogate
 
-ALONE = "none"
+OURS, ALONE = "frugal+surrogate", "none"
 TOLD = 4.0
 """The number of a surrogate's turns in notes."""
 
@@ -64,6 +64,9 @@ def main() -> None:
     )
     common.hash_option(parser)
     parser.add_argument("--surrogates", nargs="+", default=["random"])
+    parser.add_argument(
+        "--presets", nargs="+", default=[OURS], choices=list(tb.attacks.WITH_SURROGATE)
+    )
     parser.add_argument("--prices", nargs="+", type=common.priced, required=True)
     parser.add_argument("--at", nargs="+", type=float, default=[])
     args = parser.parse_args()
@@ -71,7 +74,9 @@ def main() -> None:
         parser.error(f"--prices: c* = {unlimited[0]:g} needs a budget, as {unlimited[0]:g}:1000")
     common.use_tf32(False)
     loaded = common.load(args.net, args.device, args.images, which=args.hash)
-    guides = {ALONE: None} | {name: surrogate(name, args.net) for name in args.surrogates}
+    guides = {name: surrogate(name, args.net) for name in args.surrogates}
+    runs: list[tuple[str, str, Surrogate | None]] = [("frugal", ALONE, None)]
+    runs += [(preset, *guide) for guide in guides.items() for preset in args.presets]
     report: dict[str, Any] = {
         **common.provenance(args.device),
         "settings": {"net": args.net, "seed": args.seed, "images": loaded.hashes},
@@ -81,12 +86,12 @@ def main() -> None:
     for price, budget in args.prices:
         marks = [mark for mark in args.at if mark < budget] + [budget]
         alone: Any = None
-        for name, guide in guides.items():
-            base: Any = tb.preset("frugal")
-            attack: Any = replace(base, surrogate=guide)
+        for preset, name, guide in runs:
+            attack = tb.preset(preset, surrogate=guide)
             before = 0.0 if guide is None else guide.seconds
             cells = loaded.cells(attack, prices=tb.Prices(price, 1), budget=budget, seed=args.seed)
-            results = common.run_cells(f"c* = {price:g}, {name}", cells, loaded.model, args)
+            what = f"c* = {price:g}, {preset}, {name}"
+            results = common.run_cells(what, cells, loaded.model, args)
             distances = np.array([[r.distance_at(mark) for r in results] for mark in marks])
             distances = np.minimum(distances, farthest)
             alone = distances if alone is None else alone
@@ -97,6 +102,7 @@ def main() -> None:
             turns = [step.notes.get("prior") for result in results for step in result.trace[1:]]
             row: dict[str, Any] = {
                 "price": price,
+                "preset": preset,
                 "surrogate": name,
                 "medians": [common.short(float(np.median(each))) for each in distances],
                 "ratios": [[common.short(value) for value in ratio] for ratio in ratios],
@@ -109,7 +115,7 @@ def main() -> None:
             told = ", ".join(
                 f"{mark:g}: {ratio}" for mark, ratio in zip(marks, ratios, strict=True)
             )
-            print(f"c* = {price:g}, {name}: {told}; {row}", flush=True)
+            print(f"{what}: {told}; {row}", flush=True)
             common.write(args.out, report)
 
 
