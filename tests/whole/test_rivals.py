@@ -102,6 +102,21 @@ def test_equal_networks_give_one_prior_and_broken_ones_none():
     assert torch.allclose(priors @ priors.T, torch.eye(2, dtype=torch.float64), atol=1e-5)
 
 
+def test_the_look_ahead_follows_from_the_share_that_priors_explain():
+    """The share is 0 at t = 1. Later it is above 0 for an exact network, and at most 0.6."""
+    steps = [step.notes for step in run("pars-opt", Plane(), 3000).trace[1:]]
+    factor = (768 - 1) / (2 / math.pi * (199 - 1) + 1)  # (d - s) / kappa
+    left = 1.0  # gamma alpha
+    for t, notes in enumerate(steps, 1):
+        share, ahead = notes["prior_share"], notes["look_ahead"]
+        assert share == 0 if t == 1 else 0 < share <= 0.6
+        zeta = (share + (1 - share) / factor) / (share + (1 - share) * factor)  # over alpha
+        assert ahead**2 == pytest.approx(zeta * left * (1 - ahead))
+        left *= 1 - ahead
+    assert max(notes["prior_share"] for notes in steps) > 0.3
+    assert len(steps) > 5
+
+
 # -- what they bring ------------------------------------------------------------------------------
 
 
