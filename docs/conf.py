@@ -47,6 +47,7 @@ NOT_DESCRIBED = (
     *("studies.inputs.StudyInputs", "studies.grid.Place", "studies.store.codec.End"),
     *("studies.store.codec.Trace", "core.exactness.Seen", "attacks.presets.Preset"),
     *("workers.executors.OnLoss", "core.execution.WorkerPool", "studies.toml.Item"),
+    *("models.network.Network",),
 )
 """What public signatures mention and no user needs to make."""
 nitpick_ignore = [("py:class", f"tollbox.{name}") for name in NOT_DESCRIBED]
