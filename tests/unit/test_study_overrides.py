@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import tollbox as tb
+from tollbox.attacks import transfer_start
 from tollbox.attacks.frugal import calibrated
 from tollbox.attacks.frugal import ray_start as inward
 from tollbox.attacks.frugal.calibrated import Calibrated
@@ -257,7 +258,9 @@ def test_every_part_can_take_the_place_of_its_kind(kind: Any) -> None:
     ]
     [(preset, _, key)] = [place for place in places if place[1] is kind]
     for part in PARTS[kind]:
-        attack = built(preset, f'{key}.part = "{part.__name__}"')
+        lines = [f'{key}.part = "{part.__name__}"']
+        lines += ['surrogate = "timm:resnet18"'] * hasattr(part(), "surrogate")
+        attack = built(preset, *lines)
         for name in key.split("."):
             attack = getattr(attack, name)
         assert attack == part()
@@ -268,7 +271,7 @@ def test_every_part_of_ours_is_known() -> None:
     """Whoever adds a part registers it, unless it takes more than numbers and words."""
     not_parts = {"Tolerance", "SplitRule", "OptimalRule", "Pool", "Drawing", "Sampling", "Circle"}
     modules = [starts, searches, estimates, subspaces, directions, paths]
-    modules += [calibrated, gaussian_rays, inward, priors]
+    modules += [calibrated, gaussian_rays, inward, priors, transfer_start]
     found = {
         name
         for module in modules

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core.ask import Asking, Iterate
 from ..core.problem import Problem
 from ..errors import InputError
-from ..parts.registry import Checked, Count, register
+from ..parts.registry import Checked, register
 from ..parts.starts import Start
 from .frugal.ray_start import RayStart
 from .surrogates import Surrogate
@@ -17,8 +17,6 @@ class Transfer(Checked):
     """Rays from transfer attacks on surrogates; low-frequency rays where those are not close."""
 
     surrogate: Surrogate | None = None
-    tries: Count = 12
-    """Number of rays for c* up to 1, as for RayStart."""
 
     tolerance = RayStart.tolerance
 
@@ -31,5 +29,5 @@ class Transfer(Checked):
             raise InputError(given, expected=expected, input="surrogate")
         members, known = guides_of(problem, self.surrogate)
         rays = transfer_rays(problem, self.surrogate, members) if members else None
-        hit = yield from RayStart(self.tries).find(problem, rays, doubted=not known)
+        hit = yield from RayStart().find(problem, rays, doubted=not known)
         return None if hit is None else hit.iterate
