@@ -270,6 +270,24 @@ def test_any_attack_may_start_with_transfer_attacks():
     assert "surrogate is missing, and the start Transfer needs one" in result.reason
 
 
+def test_rays_are_kept_for_their_precision_and_a_network_without_a_gradient_does_no_harm():
+    surrogate, half = Surrogate(Linear(noise(1))), problem().source.to(torch.bfloat16)
+    task = problem()
+    first = transfer_rays(task, surrogate, [0])
+    rounded = transfer_rays(tb.attack.Problem(half, 0), surrogate, [0])
+    assert rounded.dtype == torch.bfloat16
+    assert torch.equal(transfer_rays(task, surrogate, [0]), first)
+    fresh = transfer_rays(tb.attack.Problem(half, 0), Surrogate(Linear(noise(1))), [0])
+    assert torch.equal(rounded, fresh)
+
+    class Broken(Linear):
+        def forward(self, images: Tensor) -> Tensor:
+            return super().forward(images) + (images * 0).sum((1, 2, 3)).sqrt()[:, None]
+
+    both = Surrogate([Linear(noise(1)), Broken(noise(1))])
+    assert torch.equal(transfer_rays(task, both, [0, 1]), first)
+
+
 def test_a_network_with_its_own_labels_is_tried_last():
     """Nothing says whether it knows the image, so it costs one flagged answer if it does not."""
     boundary, _ = plane()

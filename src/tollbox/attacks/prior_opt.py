@@ -75,7 +75,9 @@ class GuidedRays(RayDescent):
         count = min(self.queries, problem.dimension) - len(priors)
         noise = problem.noise(PHASE, t, count)[0:count]
         rows = torch.cat([*(each[None] for each in priors), noise])
-        basis = torch.linalg.qr(rows.flatten(1).T).Q.T.reshape(rows.shape)
+        q, r = torch.linalg.qr(rows.flatten(1).T)
+        signs = torch.where(r.diagonal() < 0, -1.0, 1.0).to(q)  # the signs of Gram-Schmidt
+        basis = (q * signs).T.reshape(rows.shape)
         basis = problem.only_mask(basis)  # rounding leaves a rest outside the mask
         return basis[: len(priors)], basis[len(priors) :]
 

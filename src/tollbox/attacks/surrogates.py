@@ -163,7 +163,7 @@ class Surrogate:
         self.digest = weights if about == [None] * len(about) else f"{weights}-{changed}"
         """Digest of the weights, and of the settings if there are any."""
         self._counts: dict[int, int] = {}
-        self._predictions: dict[tuple[int, str], int] = {}
+        self._predictions: dict[Any, int] = {}
         """The classes that networks give to source images, by their content."""
         self.evaluations, self.seconds = 0, 0.0
         """Number of points for which a network was run in this process, and the host time."""
@@ -174,7 +174,7 @@ class Surrogate:
     def keep(self, key: Any, rays: Tensor) -> None:
         """Keep the transfer attacks on one image, in place of the oldest if there are too many."""
         self.rays[key] = rays
-        if len(self.rays) * rays.nbytes > KEPT_BYTES:
+        while len(self.rays) > 1 and len(self.rays) * rays.nbytes > KEPT_BYTES:
             del self.rays[next(iter(self.rays))]
 
     @property
@@ -197,7 +197,8 @@ class Surrogate:
         return hash(repr(self))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_ready": {}, "rays": {}, "evaluations": 0, "seconds": 0.0}
+        empty: dict[str, Any] = {"_ready": {}, "rays": {}, "_predictions": {}}
+        return {**self.__dict__, **empty, "evaluations": 0, "seconds": 0.0}
 
     def margins(
         self, problem: Problem, points: Tensor, members: Sequence[int] | None = None
@@ -248,9 +249,11 @@ class Surrogate:
     @contextlib.contextmanager
     def _computing(self) -> Iterator[None]:
         started = time.perf_counter()
-        with _exact():
-            yield
-        self.seconds += time.perf_counter() - started
+        try:
+            with _exact():
+                yield
+        finally:
+            self.seconds += time.perf_counter() - started
 
     def _run(self, number: int, points: Tensor) -> tuple[Tensor, Tensor]:
         self.evaluations += len(points)
@@ -265,7 +268,7 @@ class Surrogate:
         return self.members[number].has_own_labels(count, *wanted)
 
     def _prediction(self, number: int, problem: Problem) -> int:
-        key = number, problem.content
+        key = number, problem.content, problem.source.dtype, problem.source.device
         if key not in self._predictions:
             _, logits = self._run(number, problem.source[None])
             self._predictions[key] = int(logits.argmax())
@@ -292,6 +295,7 @@ class Surrogate:
                 rival = logits[:, others].amax(1) if target is None else logits[:, target]
                 margins = rival - logits[:, flagged].amax(1)
             (gradients,) = torch.autograd.grad(margins.sum(), images)
+            gradients = torch.nan_to_num(gradients, 0.0, 0.0, 0.0)
         return Margins(margins.detach(), problem.only_mask(gradients.to(points)))
 
     def _towards_start(self, number: int, problem: Problem, logits: Tensor) -> Tensor:
@@ -306,10 +310,14 @@ class Surrogate:
 
 
 def with_surrogate(attack: Any, surrogate: Surrogate) -> Any:
-    """Return an attack with a surrogate, for its start if only that takes one."""
+    """Return an attack with a surrogate, for itself and its start, where they take one."""
+    changes: dict[str, Any] = {}
     if hasattr(attack, "surrogate"):
-        return replace(attack, surrogate=surrogate)
-    return replace(attack, start=replace(attack.start, surrogate=surrogate))
+        changes["surrogate"] = surrogate
+    start: Any = getattr(attack, "start", None)
+    if hasattr(start, "surrogate"):
+        changes["start"] = replace(start, surrogate=surrogate)
+    return replace(attack, **changes)
 
 
 def _centred(logits: Tensor) -> Tensor:
@@ -318,7 +326,8 @@ def _centred(logits: Tensor) -> Tensor:
 
 def _each(name: str, value: Any, count: int) -> list[Any]:
     """Return a setting for each of `count` networks."""
-    nested = is_several(value) and any(each is None or is_several(each) for each in value)
+    listed = isinstance(value, list | tuple)
+    nested = listed and any(each is None or is_several(each) for each in value)
     if not (nested or (name == "labels" and is_several(value))):
         return [value] * count
     if len(value) != count:

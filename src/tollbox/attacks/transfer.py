@@ -52,7 +52,14 @@ def transfer_rays(problem: Problem, surrogate: Surrogate, members: Sequence[int]
     promising first: the smallest radius at which the attack fools all members, then the nearest.
     The surrogate keeps them for other prices and attacks."""
     mask = None if problem.mask is None else content_hash(problem.mask)
-    key = problem.content, problem.seed, problem.goal, problem.classes, mask, tuple(members)
+    about = (
+        problem.label,
+        problem.goal,
+        problem.classes,
+        problem.source.dtype,
+        problem.source.device,
+    )
+    key = problem.content, problem.seed, *about, mask, tuple(members)
     if key not in surrogate.rays:
         surrogate.keep(key, _computed_rays(problem, surrogate, members).cpu())
     return surrogate.rays[key].to(problem.source)
