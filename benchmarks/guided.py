@@ -32,7 +32,7 @@ import tollbox as tb
 from tollbox.attacks.surrogates import Surrogate
 
 OURS, ALONE = "frugal+surrogate", "none"
-TOLD = 4.0
+FOLLOWED = 4.0
 """The number of a surrogate's turns in notes."""
 
 
@@ -107,15 +107,15 @@ def main() -> None:
                 "medians": [common.short(float(np.median(each))) for each in distances],
                 "ratios": [[common.short(value) for value in ratio] for ratio in ratios],
                 "marks": marks,
-                "followed": common.short(turns.count(TOLD) / max(len(turns), 1)),
+                "followed": common.short(turns.count(FOLLOWED) / max(len(turns), 1)),
             }
             if guide is not None:
                 row["seconds"] = common.short(guide.seconds - before, 3)
             report["rows"].append(row)
-            told = ", ".join(
+            text = ", ".join(
                 f"{mark:g}: {ratio}" for mark, ratio in zip(marks, ratios, strict=True)
             )
-            print(f"{what}: {told}; {row}", flush=True)
+            print(f"{what}: {text}; {row}", flush=True)
             common.write(args.out, report)
 
 

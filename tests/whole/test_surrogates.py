@@ -288,6 +288,13 @@ def test_rays_are_kept_for_their_precision_and_a_network_without_a_gradient_does
     assert torch.equal(transfer_rays(task, both, [0, 1]), first)
 
 
+def test_images_that_do_not_fit_it_are_reported_in_a_sentence():
+    model = tb.models.from_callable(lambda images: (images.flatten(1).sum(1) > 200).long())
+    attack = tb.preset("frugal+surrogate", surrogate=Linear(noise(1)))
+    [result] = tb.run(attack, model, torch.full((1, 1, 16, 16), 0.5), [0], budget=50)
+    assert "surrogate cannot be differentiated at an image of shape (1, 16, 16)" in result.reason
+
+
 def test_a_network_with_its_own_labels_is_tried_last():
     """Nothing says whether it knows the image, so it costs one flagged answer if it does not."""
     boundary, _ = plane()
@@ -331,7 +338,9 @@ def test_the_preset_takes_a_surrogate_or_networks():
 
 
 def test_without_one_the_preset_is_refused():
-    told = r"^surrogate is missing, and the preset 'frugal\+surrogate' needs one: expected your own"
+    told = (
+        r"^surrogate is missing, and the preset 'frugal\+surrogate' needs one: expected a network"
+    )
     with pytest.raises(tb.errors.InputError, match=told):
         tb.preset("frugal+surrogate")
 

@@ -163,7 +163,7 @@ SeRI, 2026:
 cgba+seri          CGBA       RESCALED    l2    as cgba, a fifth of the cost for rescaled blocks
 frugal+seri        Frugal     RESCALED    l2    as frugal, a fifth of the cost for rescaled blocks
 docs/frugal.md:
-frugal+surrogate   Frugal     SURROGATE@  l2    as frugal, with your own surrogate network
+frugal+surrogate   Frugal     SURROGATE@  l2    as frugal, guided by surrogate networks
 ICLR 2025:
 prior-opt          Prior-OPT  VANILLA@    l2    binary search, slopes along gradients, 200 signs
 a-prior-opt        Prior-OPT  AS*@        l2    AS, slopes along gradients, 200 signs
@@ -230,7 +230,7 @@ def described(name: str, surrogate: bool | None = False) -> Preset:
         return found
     if found.needs_surrogate and not surrogate:
         given = f"is missing, and the preset {name!r} needs one"
-        expected = "your own network, or several"
+        expected = "a network, or several"
     elif surrogate and not found.needs_surrogate:
         given, remedy = f"is given, and the preset {name!r} takes none", "leave it out"
         expected = f"it with {', '.join(WITH_SURROGATE)} only"

@@ -100,8 +100,9 @@ class Member:
             raise InputError(given, expected="the same number", input="surrogate")
         _normalisation(self.mean, self.std, image.device, count)  # checks the channels
         try:
-            points, logits = self.logits(image[None])
-            torch.autograd.grad(logits.sum(), points)
+            with torch.enable_grad():
+                points, logits = self.logits(image[None])
+                torch.autograd.grad(logits.sum(), points)
         except InputError:
             raise
         except (Exception, SystemExit) as error:  # user code may raise anything
@@ -257,9 +258,10 @@ class Surrogate:
 
     def _run(self, number: int, points: Tensor) -> tuple[Tensor, Tensor]:
         self.evaluations += len(points)
-        images, logits = self._on(points.device)[number].logits(points)
-        self._counts[number] = logits.shape[1]
-        return images, logits
+        member = self._on(points.device)[number]
+        if number not in self._counts:
+            self._counts[number] = member.classes(points[0])  # checks it against the images
+        return member.logits(points)
 
     def _has_own_labels(self, number: int, problem: Problem) -> bool:
         if number not in self._counts:

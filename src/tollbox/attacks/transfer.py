@@ -88,7 +88,8 @@ def _computed_rays(problem: Problem, surrogate: Surrogate, members: Sequence[int
     fooled = (margins > 0).all(0).tolist()
     first = fooled.index(True) if True in fooled else count - 1
     order = sorted(range(count), key=lambda each: (abs(each - first), -each))
-    return unit_rows(points - source)[order]
+    rays = unit_rows(points - source)[order]
+    return rays[rays.flatten(1).any(1)]  # none if the networks have no gradient
 
 
 def smoothed(
