@@ -31,12 +31,14 @@ from typing import Any
 
 import common
 import killed
+import nets
 import torch
 from torch import Tensor, nn
 
 import tollbox as tb
 from tollbox import testing
 from tollbox.attacks.frugal.calibrated import DirectionStream, block_containing
+from tollbox.attacks.surrogates import over_flagged
 from tollbox.engine.points import LinearPoint, write
 from tollbox.parts.paths import Circle
 from tollbox.parts.priors import Photo, Reweighed, Spectrum
@@ -57,13 +59,27 @@ def table(results: tb.Results) -> list[Any]:
     ]
 
 
-ATTACKS = ("a-hsja", "frugal", "surfree")
+ATTACKS = ("a-hsja", "frugal", "surfree", "frugal+surrogate")
 """Whose rules are checked where no others are named."""
 
 
 def norm_of(attack: str) -> str:
     """The metric that a preset is made for."""
-    return "l2" if attack in tb.presets("l2") else "linf"
+    return "linf" if attack in tb.presets("linf") else "l2"
+
+
+def made(attack: str) -> tb.attack.Attack:
+    """A preset, guided by a network of convolutions and a transformer if it needs surrogates."""
+    needed = attack in tb.attacks.WITH_SURROGATE
+    return tb.preset(attack, surrogate=guides() if needed else None)
+
+
+def guides() -> tb.Surrogate:
+    torch.manual_seed(0)
+    cousin = nets.network("embedded")
+    for weights in cousin.parameters():
+        weights.data += 0.2 * weights.data.std() * torch.randn_like(weights)
+    return tb.Surrogate([cousin, nets.network("vit_7")])
 
 
 def attacked(
@@ -77,7 +93,7 @@ def attacked(
     images, labels = found.images[list(order)], found.labels[list(order)]
     prices = tb.Prices(10, 1)
     results = tb.run(
-        tb.preset(attack),
+        made(attack),
         found.model,
         images,
         labels,
@@ -149,6 +165,8 @@ def rules(record: Callable[[str, bool], None], attacks: list[str]) -> None:
 
     known = replace(single.model, classes=10)  # else a trial of the model would find it out
     for attack in attacks:
+        if attack in tb.attacks.WITH_SURROGATE:
+            continue  # which networks recognise an image is waited for
         torch.cuda.set_sync_debug_mode("error")
         results = tb.run(
             tb.preset(attack),
@@ -211,6 +229,31 @@ def kernels(record: Callable[[str, bool], None]) -> None:
             plain = [drawing(rows[first : first + size], 1.0) for first, size in blocks]
             same = parts.equal(torch.cat(plain)[:300])
             record(f"{dtype}: {type(prior).__name__}, recorded and plain", same)
+
+
+def surrogates(record: Callable[[str, bool], None]) -> None:
+    """Recorded gradients are the plain ones, with masks of classes, targets and odd shapes, and a
+    network that cannot be recorded is used without."""
+    single = tb.models.embedded(device="cuda")
+    plain, odd = guides(), Unrecordable(nets.network("embedded"), odd=True).eval()
+    fallback = tb.Surrogate([odd])
+    for number, goal in enumerate((tb.Goal(), tb.Goal.leave([0, 3]), tb.Goal.reach(5))):
+        problem = tb.attack.Problem(single.images[number], 0, goal=goal)
+        for count in (4, 16, 5):
+            points = problem.source + 0.1 * problem.noise("check", count, count)[0:count]
+            for _ in range(2):
+                recorded = plain.margins(problem, points)
+            for member, found in zip(plain._on(points.device), recorded, strict=True):
+                flagged = sorted(problem.goal.flagged or ())
+                about = plain._outside(0, flagged, problem.target, points)
+                wanted = member.differentiated(over_flagged, points, about)
+                same = wanted[:, :-1].view_as(points).equal(found.gradients)
+                record(
+                    f"surrogates: {goal}, {count} points of {type(member.network).__name__}",
+                    same and wanted[:, -1].equal(found.margins),
+                )
+    fallback.margins(problem, points)
+    record("surrogates: one that cannot be recorded", list(fallback._graphs.values()) == [None])
 
 
 class Unrecordable(nn.Module):
@@ -329,7 +372,8 @@ def main() -> int:
     parser.add_argument("--rules", nargs="*", default=list(ATTACKS), help="presets; all; or none")
     parser.add_argument("--out", type=Path, default=None, help="write the JSON here")
     args = parser.parse_args()
-    attacks = [*tb.presets("l2"), *tb.presets("linf")] if args.rules == ["all"] else args.rules
+    every = [*tb.presets("l2"), *tb.presets("linf"), *tb.attacks.WITH_SURROGATE]
+    attacks = every if args.rules == ["all"] else args.rules
     report: dict[str, Any] = {**common.provenance(args.device), "broken": 0, "rules": []}
 
     def record(what: str, holds: bool) -> None:
@@ -340,6 +384,7 @@ def main() -> int:
     if args.device != "cpu" and attacks:
         kernels(record)
         graphs(record)
+        surrogates(record)
         precision(record)
         rules(record, attacks)
         watched(record, attacks)

@@ -3,10 +3,10 @@
     python benchmarks/guided.py --net vit --surrogates resnet20 robust noisy:0.4 random \\
         --images 30 --prices 1:1000 2:1000 100:3000 --at 250 500 --out out.json
 
-Surrogates are networks of `nets.py` (with the classes of the one that is attacked), `random`, a
-ResNet-20 or ResNet-50 whose weights were never trained, and `noisy:S`, the attacked network itself
-with noise of S standard deviations added to each of its weights: a cousin, the nearer the smaller
-S.
+Surrogates are networks of `nets.py` (one for images of another size is given resized ones, and has
+other classes), `random`, a ResNet-20 or ResNet-50 whose weights were never trained, and `noisy:S`,
+the attacked network itself with noise of S standard deviations added to each of its weights: a
+cousin, the nearer the smaller S.
 
 For each price and surrogate, over the images: the geometric mean of the distance beside that of
 `frugal` alone at every mark, with a 95 % interval (images are drawn, paired; no adversarial point
@@ -55,7 +55,13 @@ def network(name: str, net: str) -> tuple[nn.Module, str]:
 def surrogate(names: str, net: str) -> Surrogate:
     found = [network(name, net) for name in names.split("+")]
     mean, std = zip(*(nets.NORMALISATION[normalised] for _, normalised in found), strict=True)
-    return Surrogate([each.eval().requires_grad_(False) for each, _ in found], mean=mean, std=std)
+    size = [None if side(name) == side(net) else (side(name),) * 2 for _, name in found]
+    networks = [each.eval().requires_grad_(False) for each, _ in found]
+    return Surrogate(networks, mean=mean, std=std, size=size)
+
+
+def side(net: str) -> int:
+    return 224 if net in nets.OF_IMAGENET else 32
 
 
 def main() -> None:

@@ -44,6 +44,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--net", choices=["resnet20", "resnet50"], default=None, help="kill a study"
     )
     parser.add_argument("--attacks", nargs="+", default=["frugal", "a-cgba", "surfree"])
+    parser.add_argument("--surrogate", default=None, help="a network, for attacks that need one")
     parser.add_argument("--images", type=int, default=12)
     parser.add_argument("--prices", nargs="+", type=float, default=[2, 100])
     parser.add_argument("--budget", type=float, default=1500)
@@ -149,6 +150,7 @@ def _write(args: argparse.Namespace, precision: str, mode: str, workers: int, to
             "std": std,
             "tf32": args.device != "cpu" and precision == "tf32",
         },
+        surrogate=args.surrogate,
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import nets
 from common import with_delta
 
 import tollbox as tb
@@ -30,6 +31,11 @@ def images():
 def model():
     """A network, or a model."""
     return {model}
+
+
+def surrogate():
+    """A network that guides attacks."""
+    return {surrogate}
 '''
 
 
@@ -43,17 +49,25 @@ def write(
     delta: float | None,
     settings: Mapping[str, Any],
     model_settings: Mapping[str, Any],
+    surrogate: str | None = None,
 ) -> Path:
-    """The study's file. `images` and `model` are expressions, of `common` and `nets`; the settings
-    are those of the study and of its one model, but None."""
+    """The study's file. `images` and `model` are expressions, of `common` and `nets`, `surrogate`
+    the name of a network; the settings are those of the study and of its one model, but None."""
     folder.mkdir(parents=True, exist_ok=True)
     here = str(Path(__file__).resolve().parent)
-    (folder / f"{MODULE}.py").write_text(CODE.format(here=here, images=images, model=model))
+    guide = f"nets.network({surrogate!r})"
+    code = CODE.format(here=here, images=images, model=model, surrogate=guide)
+    (folder / f"{MODULE}.py").write_text(code)
     lines = [f"name = {json.dumps(name)}", *_lines(settings)]
     lines += ["", "[images]", f'path = "{MODULE}:images"']
     lines += ["", "[[models]]", f'source = "{MODULE}:model"', *_lines(model_settings)]
     for attack in attacks:
         lines += ["", "[[attacks]]", f"preset = {json.dumps(attack)}"]
+        if attack in tb.attacks.WITH_SURROGATE:
+            mean, std = nets.NORMALISATION[surrogate or ""]
+            table = {"source": f"{MODULE}:surrogate", "mean": mean, "std": std}
+            lines += [f"surrogate.{line}" for line in _lines(table)]
+            continue
         preset = tb.preset(attack)
         if with_delta(preset, delta) != preset:
             lines.append(f"estimate.delta = {delta}")

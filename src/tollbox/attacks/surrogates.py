@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -31,6 +32,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
+from ..core.device import CudaGraph, NotRecordable, to_device
 from ..core.goal import Goal
 from ..core.problem import Problem
 from ..core.validation import is_several, require, shown, whole
@@ -91,6 +93,17 @@ class Member:
                 expected = "logits (n, classes) of at least two classes"
                 raise InputError(f"returns {shape}", expected=expected, input="surrogate")
         return images, outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+
+    def differentiated(
+        self, margin: Callable[[Tensor, Tensor], Tensor], points: Tensor, about: Tensor
+    ) -> Tensor:
+        """Return the gradients of a margin at points and, in the last column, the margins."""
+        with torch.enable_grad():
+            images, logits = self.logits(points)
+            margins = margin(logits, about.to(logits))
+            (gradients,) = torch.autograd.grad(margins.sum(), images)
+        gradients = torch.nan_to_num(gradients, 0.0, 0.0, 0.0)
+        return torch.cat([gradients.flatten(1), margins.detach()[:, None].to(gradients)], 1)
 
     def classes(self, image: Tensor) -> int:
         """Return the number of logits for an image (c, h, w)."""
@@ -163,6 +176,7 @@ class Surrogate:
         changed = hashlib.sha256(repr(about).encode()).hexdigest()[:8]
         self.digest = weights if about == [None] * len(about) else f"{weights}-{changed}"
         """Digest of the weights, and of the settings if there are any."""
+        self._graphs: dict[Any, CudaGraph | None] = {}
         self._counts: dict[int, int] = {}
         self._predictions: dict[Any, int] = {}
         """The classes that networks give to source images, by their content."""
@@ -198,7 +212,7 @@ class Surrogate:
         return hash(repr(self))
 
     def __getstate__(self) -> dict[str, Any]:
-        empty: dict[str, Any] = {"_ready": {}, "rays": {}, "_predictions": {}}
+        empty: dict[str, Any] = {"_ready": {}, "_graphs": {}, "rays": {}, "_predictions": {}}
         return {**self.__dict__, **empty, "evaluations": 0, "seconds": 0.0}
 
     def margins(
@@ -257,16 +271,19 @@ class Surrogate:
             self.seconds += time.perf_counter() - started
 
     def _run(self, number: int, points: Tensor) -> tuple[Tensor, Tensor]:
+        self._count(number, points[0])
         self.evaluations += len(points)
-        member = self._on(points.device)[number]
+        return self._on(points.device)[number].logits(points)
+
+    def _count(self, number: int, image: Tensor) -> int:
         if number not in self._counts:
-            self._counts[number] = member.classes(points[0])  # checks it against the images
-        return member.logits(points)
+            member = self._on(image.device)[number]
+            self._counts[number] = member.classes(image)  # checks it against the images
+        return self._counts[number]
 
     def _has_own_labels(self, number: int, problem: Problem) -> bool:
-        if number not in self._counts:
-            self._run(number, problem.source[None])
-        count, wanted = self._counts[number], (problem.classes, problem.label, problem.goal)
+        count = self._count(number, problem.source)
+        wanted = problem.classes, problem.label, problem.goal
         return self.members[number].has_own_labels(count, *wanted)
 
     def _prediction(self, number: int, problem: Problem) -> int:
@@ -284,31 +301,65 @@ class Surrogate:
         return [each for each in every if leads or not self._has_own_labels(each, problem)]
 
     def _margins(self, number: int, problem: Problem, points: Tensor) -> Margins:
-        flagged, target = sorted(problem.goal.flagged or ()), problem.target
-        with torch.enable_grad():
-            images, logits = self._run(number, points)
-            own = self._has_own_labels(number, problem)
-            if own and target is None:
-                flagged = [self._prediction(number, problem)]
-            if own and target is not None:
-                margins = self._towards_start(number, problem, logits)
-            else:
-                others = sorted({*range(logits.shape[1])}.difference(flagged))
-                rival = logits[:, others].amax(1) if target is None else logits[:, target]
-                margins = rival - logits[:, flagged].amax(1)
-            (gradients,) = torch.autograd.grad(margins.sum(), images)
-            gradients = torch.nan_to_num(gradients, 0.0, 0.0, 0.0)
-        return Margins(margins.detach(), problem.only_mask(gradients.to(points)))
+        own, target = self._has_own_labels(number, problem), problem.target
+        margin: Any = towards_start
+        if own and target is not None:
+            about = self._start_and_source(number, problem)
+        else:
+            flagged = sorted(problem.goal.flagged or ())
+            flagged = [self._prediction(number, problem)] if own else flagged
+            margin, about = over_flagged, self._outside(number, flagged, target, points)
+        member = self._on(points.device)[number]
+        self.evaluations += len(points)
+        found = self._recorded(member, margin, points, about)
+        gradients = found[:, :-1].view_as(points).to(points)
+        return Margins(found[:, -1], problem.only_mask(gradients))
 
-    def _towards_start(self, number: int, problem: Problem, logits: Tensor) -> Tensor:
-        """Return how much closer logits are to those of the start image than to the source's."""
+    def _recorded(self, member: Member, margin: Any, points: Tensor, about: Tensor) -> Tensor:
+        """Return what `Member.differentiated` does: on a GPU from a recording, if there can be
+        one."""
+        key = id(member), margin, points.shape, points.dtype
+        run: Callable[[Tensor, Tensor], Tensor] = partial(member.differentiated, margin)
+        if points.is_cuda and key not in self._graphs:
+            try:
+                self._graphs[key] = CudaGraph(run, points, about)
+            except NotRecordable:
+                self._graphs[key] = None
+        return (self._graphs.get(key) or run)(points, about)
+
+    def _outside(
+        self, number: int, flagged: Sequence[int], target: int | None, like: Tensor
+    ) -> Tensor:
+        """Return rows with -inf for the classes that are not to be reached, and not flagged."""
+        outside = torch.full((2, self._counts[number]), -math.inf)
+        outside[1, flagged] = 0
+        if target is None:
+            outside[0] = 0
+            outside[0, flagged] = -math.inf
+        else:
+            outside[0, target] = 0
+        return to_device(outside, like.device, torch.float32)
+
+    def _start_and_source(self, number: int, problem: Problem) -> Tensor:
+        """Return the logits of the start image and of the source image."""
         if problem.start_image is None:
             wrong = "has other classes than the model, and there is a target but no start image"
             raise InputError(wrong, expected="an image of the target", input="surrogate")
         images = torch.stack([problem.start_image, problem.source])
-        start, source = _centred(self._run(number, images)[1].detach())
-        given = _centred(logits)
-        return cosine_similarity(given, start[None]) - cosine_similarity(given, source[None])
+        return self._run(number, images)[1].detach()
+
+
+def over_flagged(logits: Tensor, outside: Tensor) -> Tensor:
+    """Return the margin of the classes to reach over the flagged ones."""
+    rival: Tensor = (logits + outside[0]).amax(1)
+    return rival - (logits + outside[1]).amax(1)
+
+
+def towards_start(logits: Tensor, about: Tensor) -> Tensor:
+    """Return how much closer logits are to those of the start image than to the source's."""
+    (start, source), given = _centred(about), _centred(logits)
+    closer: Tensor = cosine_similarity(given, start[None])
+    return closer - cosine_similarity(given, source[None])
 
 
 def with_surrogate(attack: Any, surrogate: Surrogate) -> Any:

@@ -61,8 +61,8 @@ def transfer_rays(problem: Problem, surrogate: Surrogate, members: Sequence[int]
     )
     key = problem.content, problem.seed, *about, mask, tuple(members)
     if key not in surrogate.rays:
-        surrogate.keep(key, _computed_rays(problem, surrogate, members).cpu())
-    return surrogate.rays[key].to(problem.source)
+        surrogate.keep(key, _computed_rays(problem, surrogate, members).half().cpu())
+    return unit_rows(surrogate.rays[key].to(problem.source))
 
 
 def _computed_rays(problem: Problem, surrogate: Surrogate, members: Sequence[int]) -> Tensor:

@@ -6,8 +6,9 @@
 2. Each start of a worker has an epoch, which all its messages carry. When the worker is lost, its
    epoch is over and its cells are queued again. A message from an old epoch, or about a cell that
    another worker has, is refused and changes nothing. So each cell is in one worker at a time.
-3. A worker gets the cells of its own shard first, and then those of other shards. A cell that was
-   in progress in `MOST_DEATHS` workers that died, without a label in between, is not tried again.
+3. A worker gets the cells of its own images first, at all prices, since it may keep what surrogates
+   say about an image. Then it gets those of others. A cell that was in progress in `MOST_DEATHS`
+   workers that died, without a label in between, is not tried again.
 4. A finished cell is saved. A cell that is interrupted, or reaches the time limit, continues from
    its recorded answers when the study is resumed.
 5. The time between two batches of a worker is divided among the series in the batch, in proportion
@@ -72,8 +73,7 @@ Labels = list[tuple[int, Mapping[int, int], bytes]]
 class WorkerSlot:
     """A worker as the coordinator sees it, with its cells in progress."""
 
-    shard: int
-    """Shard whose cells the worker gets first."""
+    number: int
     epoch: int = 0
     cells: set[int] = field(default_factory=set)
     last_batch: float = 0.0
@@ -112,11 +112,11 @@ class Coordinator:
         self._shards, self._width = record.shards, record.width
         self._per_model = len(record.series) * record.width // len(record.models)
         self._left: dict[tuple[int, int], deque[int]] = {}
-        """Waiting cells, by model and shard."""
+        """Waiting cells, by model and the worker that gets them first."""
         self._unread: set[int] = set()
         """Waiting cells whose answers have not been read from the store."""
         self._answers: dict[int, list[Answered]] = {}
-        self._slots = [WorkerSlot(stores[n % len(stores)].study.shard) for n in range(workers)]
+        self._slots = [WorkerSlot(number) for number in range(workers)]
         self._epoch = 0
         self._deaths: Counter[int] = Counter()
         self.out_of_memory = False
@@ -128,14 +128,14 @@ class Coordinator:
             if options.failed:
                 store.forget([end.cell for end in store.results() if end.stop.failed])
             finished = {end.cell for end in store.results()}
-            for cell in store.study.shard_cells:
-                if cell not in finished:
-                    self._queue(cell).append(cell)
-                    self._unread.add(cell)
+            self._unread.update(cell for cell in store.study.shard_cells if cell not in finished)
+        for cell in sorted(self._unread):
+            self._queue(cell).append(cell)
         self.had_work = bool(self._unread)
 
     def _queue(self, cell: int) -> deque[int]:
-        return self._left.setdefault((cell // self._per_model, cell % self._shards), deque())
+        first = cell % self._width % len(self._slots)
+        return self._left.setdefault((cell // self._per_model, first), deque())
 
     @property
     def finished(self) -> bool:
@@ -184,7 +184,7 @@ class Coordinator:
         queues = [queue for (of, _), queue in self._left.items() if of == model and queue]
         if not queues:
             return []
-        queue = self._left.get((model, slot.shard)) or max(queues, key=len)
+        queue = self._left.get((model, slot.number)) or max(queues, key=len)
         left = sum(map(len, queues))
         count = max(1, min(MOST_AT_ONCE, len(queue), left // (4 * len(self._slots))))
         if not self._unread.isdisjoint(queue):
