@@ -311,3 +311,32 @@ def write(path: Path | None, report: dict[str, Any]) -> None:
     passing = path.with_name(path.name + ".part")
     passing.write_text("{\n" + ",\n".join(parts) + "\n}\n")
     os.replace(passing, path)
+
+
+def guide(name: str, net: str) -> tuple[torch.nn.Module, str]:
+    """The network of a surrogate, and the name of its normalisation."""
+    torch.manual_seed(0)
+    if name == "random":
+        untrained = nets.ResNet50() if CLASSES[net] == 1000 else nets.ResNet20()
+        return untrained.eval(), net
+    kind, _, noise = name.partition(":")
+    if kind != "noisy":
+        return nets.network(name, folded=True), name
+    cousin = nets.network(net)
+    for weights in cousin.parameters():
+        if weights.ndim > 1:
+            weights.data += float(noise) * weights.data.std() * torch.randn_like(weights)
+    return cousin, net
+
+
+def surrogate(names: str, net: str) -> tb.Surrogate:
+    """Networks joined by a plus, for attacks on `net` (guided.py says which there are)."""
+    found = [guide(name, net) for name in names.split("+")]
+    mean, std = zip(*(nets.NORMALISATION[normalised] for _, normalised in found), strict=True)
+    size = [None if side(name) == side(net) else (side(name),) * 2 for _, name in found]
+    networks = [each.eval().requires_grad_(False) for each, _ in found]
+    return tb.Surrogate(networks, mean=mean, std=std, size=size)
+
+
+def side(net: str) -> int:
+    return 224 if net in nets.OF_IMAGENET else 32

@@ -12,7 +12,8 @@ For each price and surrogate, over the images: the geometric mean of the distanc
 `frugal` alone at every mark, with a 95 % interval (images are drawn, paired; no adversarial point
 counts as half of the range in every pixel); the share of turns that followed it; and the seconds
 that it took. Several networks in one surrogate are joined by a plus: `vit+robust`. `--presets`
-names other attacks that use surrogates, which are compared with `frugal` alone as well.
+names other attacks that use surrogates. They are compared with `frugal` alone as well, and
+`frugal+surrogate`, if it comes before, with them ("ours").
 """
 
 from __future__ import annotations
@@ -22,11 +23,8 @@ import math
 from typing import Any
 
 import common
-import nets
 import numpy as np
 import paired
-import torch
-from torch import nn
 
 import tollbox as tb
 from tollbox.attacks.surrogates import Surrogate
@@ -36,32 +34,10 @@ FOLLOWED = 4.0
 """The number of a surrogate's turns in notes."""
 
 
-def network(name: str, net: str) -> tuple[nn.Module, str]:
-    """The network of a surrogate, and the name of its normalisation."""
-    torch.manual_seed(0)
-    if name == "random":
-        untrained = nets.ResNet50() if common.CLASSES[net] == 1000 else nets.ResNet20()
-        return untrained.eval(), net
-    kind, _, noise = name.partition(":")
-    if kind != "noisy":
-        return nets.network(name, folded=True), name
-    cousin = nets.network(net)
-    for weights in cousin.parameters():
-        if weights.ndim > 1:
-            weights.data += float(noise) * weights.data.std() * torch.randn_like(weights)
-    return cousin, net
-
-
-def surrogate(names: str, net: str) -> Surrogate:
-    found = [network(name, net) for name in names.split("+")]
-    mean, std = zip(*(nets.NORMALISATION[normalised] for _, normalised in found), strict=True)
-    size = [None if side(name) == side(net) else (side(name),) * 2 for _, name in found]
-    networks = [each.eval().requires_grad_(False) for each, _ in found]
-    return Surrogate(networks, mean=mean, std=std, size=size)
-
-
-def side(net: str) -> int:
-    return 224 if net in nets.OF_IMAGENET else 32
+def compared(ours: Any, theirs: Any) -> list[paired.Ratio]:
+    """Geometric means of paired ratios, mark by mark."""
+    gains = ours / theirs
+    return [paired.ratio(gain, np.ones(len(gain)), paired.geometric_mean) for gain in gains]
 
 
 def main() -> None:
@@ -80,7 +56,7 @@ def main() -> None:
         parser.error(f"--prices: c* = {unlimited[0]:g} needs a budget, as {unlimited[0]:g}:1000")
     common.use_tf32(False)
     loaded = common.load(args.net, args.device, args.images, which=args.hash)
-    guides = {name: surrogate(name, args.net) for name in args.surrogates}
+    guides = {name: common.surrogate(name, args.net) for name in args.surrogates}
     runs: list[tuple[str, str, Surrogate | None]] = [("frugal", ALONE, None)]
     runs += [(preset, *guide) for guide in guides.items() for preset in args.presets]
     report: dict[str, Any] = {
@@ -92,6 +68,7 @@ def main() -> None:
     for price, budget in args.prices:
         marks = [mark for mark in args.at if mark < budget] + [budget]
         alone: Any = None
+        ours: dict[str, Any] = {}
         for preset, name, guide in runs:
             attack = tb.preset(preset, surrogate=guide)
             before = 0.0 if guide is None else guide.seconds
@@ -101,10 +78,9 @@ def main() -> None:
             distances = np.array([[r.distance_at(mark) for r in results] for mark in marks])
             distances = np.minimum(distances, farthest)
             alone = distances if alone is None else alone
-            gains = distances / alone
-            ratios = [
-                paired.ratio(gain, np.ones(len(gain)), paired.geometric_mean) for gain in gains
-            ]
+            ratios = compared(distances, alone)
+            if preset == OURS:
+                ours[name] = distances
             turns = [step.notes.get("prior") for result in results for step in result.trace[1:]]
             row: dict[str, Any] = {
                 "price": price,
@@ -115,6 +91,9 @@ def main() -> None:
                 "marks": marks,
                 "followed": common.short(turns.count(FOLLOWED) / max(len(turns), 1)),
             }
+            if preset != OURS and name in ours:
+                told = compared(ours[name], distances)
+                row["ours"] = [[common.short(value) for value in ratio] for ratio in told]
             if guide is not None:
                 row["seconds"] = common.short(guide.seconds - before, 3)
             report["rows"].append(row)

@@ -18,7 +18,7 @@ import numpy as np
 import paired
 from published import published
 
-from tollbox.attacks import PRESETS, Method
+from tollbox.attacks import PRESETS, WITH_SURROGATE, Method
 from tollbox.core.metric import Metric
 from tollbox.report.ranking import cap_in, distance_ratio
 
@@ -44,7 +44,7 @@ class Column(NamedTuple):
 
 def row_of(preset: str) -> Row:
     """The family and the method of a preset; a name that is no preset stands alone."""
-    known = PRESETS.get(preset)
+    known = {**PRESETS, **WITH_SURROGATE}.get(preset)
     return Row(preset, "", preset) if known is None else Row(known.family, known.words, preset)
 
 
@@ -257,6 +257,28 @@ class Table:
                 body.append([row.preset, *cells])
             blocks.append(grid([f"/ {base}", *map(self._title, columns)], body))
         return "\n\n".join(blocks)
+
+    def reached(self, base: str) -> str:
+        """The first mark at which each row's median is at most that of a preset at the largest
+        budget of the price."""
+        body = []
+        for price in sorted({price for price, _ in self._runs}):
+            budget = max(b for preset, p, b in self._entries if (preset, p) == (base, price))
+            wanted = self._median(base, Column(price, budget, budget))
+            body.append([f"{price:g}", thousands(budget), paired.told(wanted)])
+            for row in self.rows:
+                columns = [
+                    Column(*at[1:], float(mark))
+                    for at, entry in self._entries.items()
+                    for mark in (entry["at"] if at[:2] == (row.preset, price) else ())
+                ]
+                near = [c.mark for c in columns if self._median(row.preset, c) <= wanted]
+                body[-1].append(thousands(min(near)) if near else "–")
+        return grid(["c*", "budget", base, *(row.preset for row in self.rows)], body)
+
+    def _median(self, preset: str, column: Column) -> float:
+        values = self.values(preset, column)
+        return math.inf if values is None else paired.median(values)
 
     def ranking(self, base: str) -> str:
         """G of every row at every price, beside a preset."""

@@ -27,7 +27,8 @@ cut short, and up to where they are known.
 `merge` checks that parts agree, writes them as one (which may be merged again), and prints the
 tables: medians, paired ratios, `--curves` at all marks with intervals, with `--against` the ratio
 of every row to one of them at all marks, with `--ranking` that over all marks (G), with `--paper`
-the paper's own numbers beside those at its budgets, and ends other than the usual one; with
+the paper's own numbers beside those at its budgets, with `--reached` the mark from which each row's
+median is at most the last one of a preset, and ends other than the usual one; with
 `--first`, of the first images alone; with
 `--sets N`, how much a median over N images depends on which they are.
 Two reports that differ in a setting or in code are set side by side by `beside.py`.
@@ -59,7 +60,7 @@ TABLE = [
 ]
 
 
-def chosen(names: list[str], norm: str) -> list[str]:
+def chosen(names: list[str], norm: str, guide: tb.Surrogate | None = None) -> list[str]:
     """Presets by name; `table` and `all` stand for many."""
     known, found = tb.presets(norm), []
     for name in names:
@@ -72,13 +73,16 @@ def chosen(names: list[str], norm: str) -> list[str]:
         }
         found += many.get(name, [name])
     for name in found:
-        attack_of(name)  # an unknown one is refused now
+        attack_of(name, guide)  # an unknown one is refused now
     return list(dict.fromkeys(found))
 
 
-def attack_of(name: str) -> Any:
-    """A preset, or a variant of the ablation."""
-    return variants.VARIANTS[name] if name in variants.VARIANTS else tb.preset(name)
+def attack_of(name: str, guide: tb.Surrogate | None = None) -> Any:
+    """A preset, with surrogates if it needs some, or a variant of the ablation."""
+    if name in variants.VARIANTS:
+        return variants.VARIANTS[name]
+    needed = name in tb.attacks.WITH_SURROGATE
+    return tb.preset(name, surrogate=guide if needed else None)
 
 
 def marks_of(price: float, budget: float | None, at: list[str]) -> list[float]:
@@ -148,7 +152,8 @@ def entry(
 def run(args: argparse.Namespace) -> None:
     """Run all presets at each price, and write the part after each."""
     began = time.monotonic()
-    names = chosen(args.presets, args.norm)
+    guide = None if args.surrogates is None else common.surrogate(args.surrogates, args.net)
+    names = chosen(args.presets, args.norm, guide)
     plan = [(price, budget, marks_of(price, budget, args.at)) for price, budget in args.prices]
     for price, budget, marks in plan:
         if (args.by == "source") != (budget is None):
@@ -167,7 +172,7 @@ def run(args: argparse.Namespace) -> None:
         cuda_graphs=args.graphs,
         channels_last=args.layout == "channels_last",
     )
-    attacks = {name: common.with_delta(attack_of(name), args.delta) for name in names}
+    attacks = {name: common.with_delta(attack_of(name, guide), args.delta) for name in names}
     part: dict[str, Any] = {
         "settings": {
             "net": args.net,
@@ -221,6 +226,9 @@ def merge(args: argparse.Namespace) -> None:
         report = joining.first(report, args.first)
     common.write(args.out, report)
     text = merged.Table(report).markdown(args.curves, args.against, args.paper, args.ranking)
+    if args.reached is not None:
+        text += f"\n\nCost to reach the last median of `{args.reached}`:\n\n"
+        text += merged.Table(report).reached(args.reached)
     if args.sets is not None:
         text += "\n\nMedians over sets of images:\n\n" + merged.of_sets(report, args.sets)
     print(text)
@@ -238,6 +246,7 @@ def main(words: list[str] | None = None) -> None:
     running.add_argument("--layout", choices=common.LAYOUTS, default="contiguous")
     running.add_argument("--quantize", type=int, default=None, help="bits a pixel of the model")
     running.add_argument("--presets", nargs="+", default=["table"])
+    running.add_argument("--surrogates", default=None, help="for presets that need them: NET+NET")
     running.add_argument("--prices", nargs="+", type=common.priced, required=True)
     running.add_argument("--at", nargs="+", default=[], metavar="[PRICE:]MARK,...")
     running.add_argument("--norm", choices=["l2", "linf"], default="l2")
@@ -253,6 +262,7 @@ def main(words: list[str] | None = None) -> None:
     merging.add_argument("--curves", nargs="+", default=[], metavar="PRESET")
     merging.add_argument("--against", default=None, metavar="PRESET", help="ratios to this one")
     merging.add_argument("--paper", action="store_true", help="beside the paper's Table 1")
+    merging.add_argument("--reached", default=None, metavar="PRESET", help="cost to reach its end")
     merging.add_argument("--ranking", default=None, metavar="PRESET", help="G beside this one")
     merging.add_argument("--first", type=int, default=None, help="of the first images alone")
     merging.add_argument("--sets", type=int, default=None, help="range of medians over so many")

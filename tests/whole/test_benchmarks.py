@@ -97,7 +97,7 @@ def test_where_the_host_spends_its_time(named: Any) -> None:
     assert whole == pytest.approx(1e6 * seconds / queries, rel=0.05)
     for part in ("generator", "belief", "settle", "launch", "model"):
         assert table[part]["us_per_query"] > 1, part
-    assert table["rest"]["share"] < 0.2
+    assert table["rest"]["share"] < 0.5
     assert table["store"]["us_per_query"] == 0
 
 
