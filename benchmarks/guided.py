@@ -13,7 +13,8 @@ For each price and surrogate, over the images: the geometric mean of the distanc
 counts as half of the range in every pixel); the share of turns that followed it; and the seconds
 that it took. Several networks in one surrogate are joined by a plus: `vit+robust`. `--presets`
 names other attacks that use surrogates. They are compared with `frugal` alone as well, and
-`frugal+surrogate`, if it comes before, with them ("ours").
+`frugal+surrogate`, if it comes before, with them ("ours"); so are other surrogates with the first
+one ("first").
 """
 
 from __future__ import annotations
@@ -91,6 +92,9 @@ def main() -> None:
                 "marks": marks,
                 "followed": common.short(turns.count(FOLLOWED) / max(len(turns), 1)),
             }
+            if preset == OURS and len(ours) > 1:
+                told = compared(distances, next(iter(ours.values())))
+                row["first"] = [[common.short(value) for value in ratio] for ratio in told]
             if preset != OURS and name in ours:
                 told = compared(ours[name], distances)
                 row["ours"] = [[common.short(value) for value in ratio] for ratio in told]
