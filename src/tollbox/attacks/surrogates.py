@@ -227,12 +227,15 @@ class Surrogate:
 
     def recognising(self, problem: Problem) -> list[int]:
         """Return the usable networks that recognise the source image: its class is their first
-        guess, or one of the first if there are many classes, but not for most of these as well:
-        grey, two images of noise, the negative. Others know little about this image. For a network
+        guess, or one of the first if there are many classes, but not for two copies with shuffled
+        pixels, which have its colours alone. Others know little about this image. For a network
         with its own labels, the class is its own prediction."""
         source, found = problem.source, []
-        noise = torch.special.ndtr(problem.noise("recognition", 0, 2, tuple(source.shape))[0:2])
-        images = torch.stack([source, torch.full_like(source, 0.5), *noise, 1 - source])
+        pixels = source.flatten(1)
+        orders = problem.noise("recognition", 0, 2, pixels[:1].shape)[0:2].flatten(1).argsort(1)
+        shuffled = [pixels[:, order].view_as(source) for order in orders]
+        shuffled = [each for each in shuffled if not each.equal(source)]  # as in one colour
+        images = torch.stack([source, *shuffled])
         with self._computing():
             for number in self.usable(problem):
                 logits = self._run(number, images)[1].detach()
@@ -240,7 +243,7 @@ class Surrogate:
                 label = int(logits[0].argmax()) if own else label
                 allowed = max(1, logits.shape[1] // FIRST_GUESSES)
                 first, *others = ((logits > logits[:, label, None]).sum(1) < allowed).tolist()
-                if first and sum(others) < len(others) - 1:
+                if first and not any(others):
                     found.append(number)
         return found
 
@@ -323,7 +326,7 @@ class Surrogate:
         if points.is_cuda and key not in self._graphs:
             try:
                 self._graphs[key] = CudaGraph(run, points, about)
-            except NotRecordable:
+            except (NotRecordable, torch.OutOfMemoryError):  # it needs memory of its own
                 self._graphs[key] = None
         return (self._graphs.get(key) or run)(points, about)
 

@@ -176,6 +176,13 @@ _failed: list[Any] = []
 """Graphs whose recording failed; torch's allocators may keep pointers to them."""
 
 
+@lru_cache
+def _stream_aside(device: torch.device) -> torch.cuda.Stream:
+    """Return the stream on which functions are warmed up: one, since torch keeps memory that was
+    freed on a stream for that stream."""
+    return torch.cuda.Stream(device)
+
+
 class CudaGraph:
     """A function of CUDA tensors, recorded for the shapes of `inputs`.
 
@@ -189,7 +196,7 @@ class CudaGraph:
         self._device = inputs[0].device
         with torch.cuda.device(self._device):
             # Not `torch.cuda.graph`: it collects garbage and releases all free memory first.
-            aside = torch.cuda.Stream()
+            aside = _stream_aside(self._device)
             aside.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(aside):
                 for _ in range(WARM_UP_RUNS):
