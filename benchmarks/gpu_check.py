@@ -253,7 +253,8 @@ def surrogates(record: Callable[[str, bool], None]) -> None:
                     same and wanted[:, -1].equal(found.margins),
                 )
     fallback.margins(problem, points)
-    record("surrogates: one that cannot be recorded", list(fallback._graphs.values()) == [None])
+    recordings = list(fallback._graphs.values())
+    record(f"surrogates: one that cannot be recorded {recordings}", recordings == [None])
 
 
 class Unrecordable(nn.Module):

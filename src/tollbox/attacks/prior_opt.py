@@ -46,7 +46,7 @@ from ..parts.rays import in_phase, search_around
 from ..parts.registry import Count, Positive
 from ..parts.vectors import unit, unit_rows
 from .opt import RAY_PHASE, TRIALS, RayDescent, Slope
-from .surrogates import Surrogate
+from .surrogates import OptionalSurrogate, Surrogate
 
 RATIOS, MIDDLE, FINER = tuple(2 ** (k / 4) for k in range(-8, 9)), 8, 16
 """Distances at which a network's boundary is sought on a ray, as multiples of the target's; the
@@ -63,7 +63,7 @@ class GuidedRays(RayDescent):
     """q, the number of directions in an estimate, one for each network among them."""
     longest: Positive = 1.0
     """Maximum length of a gradient."""
-    surrogate: Surrogate | None = None
+    surrogate: OptionalSurrogate = None
 
     @property
     def rows(self) -> int:

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from ..core.ask import Answers, Ask, Asking, Iterate, Until, handled
-from ..core.metric import Metric, metrics_of
+from ..core.metric import Metric
 from ..core.problem import Attack, BoundedAttack, Problem, Sampled
 from ..core.stop import Stop
 from ..core.validation import MAX_VALUE, number
@@ -60,10 +60,7 @@ class Rescaled(Checked):
     step: InnerFraction = 0.01
     """Fraction by which a rescaled perturbation must be shorter."""
 
-    @property
-    def metrics(self) -> tuple[Metric, ...]:
-        """l2, the metric of rescaling, if the attack supports it."""
-        return tuple(metric for metric in metrics_of(self.inner) if metric is Metric.L2)
+    metrics = (Metric.L2,)
 
     @property
     def finds_targets(self) -> bool:

@@ -30,7 +30,7 @@ from ..parts.registry import Count, CountFrom0, NonNegative
 from ..parts.starts import PHASE as START
 from ..parts.vectors import unit, unit_rows
 from .hsja import Halving, halved
-from .surrogates import Surrogate
+from .surrogates import OptionalSurrogate
 
 SHARES = torch.linspace(0.1, 0.9, 10).view(-1, 1, 1, 1)
 """Points between the source and x_t, as shares of the way."""
@@ -45,7 +45,7 @@ class SQBA(Halving):
     """Length of a step in l2 below which estimates replace the surrogate."""
     sign_images: CountFrom0 = 100
     """Maximum number of images of signs that are tried as a start."""
-    surrogate: Surrogate | None = None
+    surrogate: OptionalSurrogate = None
 
     def first_point(self, problem: Problem) -> Asking[Iterate | None]:
         image = problem.source

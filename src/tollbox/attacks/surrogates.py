@@ -24,9 +24,9 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -35,7 +35,7 @@ from torch.nn.functional import cosine_similarity
 from ..core.device import CudaGraph, NotRecordable, to_device
 from ..core.goal import Goal
 from ..core.problem import Problem
-from ..core.validation import is_several, require, shown, whole
+from ..core.validation import Range, is_several, require, shown, whole
 from ..data.resizing import LARGEST_SIDE, pair
 from ..data.user_code import with_kind
 from ..errors import InputError
@@ -226,11 +226,12 @@ class Surrogate:
             return [self._margins(each, problem, points) for each in chosen]
 
     def recognising(self, problem: Problem) -> list[int]:
-        """Return the usable networks that recognise the source image: its class is their first
-        guess, or one of the first if there are many classes, but not for two copies with shuffled
-        pixels, which have its colours alone. Others know little about this image. For a network
-        with its own labels, the class is its own prediction."""
-        source, found = problem.source, []
+        """Return the usable networks that recognise the source image: their first guess is the
+        right class, or one of the first if there are many classes. If only one network guesses
+        right, it must guess otherwise for two copies with shuffled pixels, which have the image's
+        colours and nothing else; several rarely guess right by chance. For a network with its own
+        labels, its prediction is the right class, so that only the copies count."""
+        source, found, confirmed = problem.source, list[int](), list[int]()
         pixels = source.flatten(1)
         orders = problem.noise("recognition", 0, 2, pixels[:1].shape)[0:2].flatten(1).argsort(1)
         shuffled = [pixels[:, order].view_as(source) for order in orders]
@@ -243,9 +244,11 @@ class Surrogate:
                 label = int(logits[0].argmax()) if own else label
                 allowed = max(1, logits.shape[1] // FIRST_GUESSES)
                 first, *others = ((logits > logits[:, label, None]).sum(1) < allowed).tolist()
-                if first and not any(others):
+                if first and not own:
                     found.append(number)
-        return found
+                if first and not any(others):
+                    confirmed.append(number)
+        return sorted({*confirmed, *(found if len(found) > 1 else [])})
 
     def own_labels(self, problem: Problem) -> list[int]:
         """Return the networks whose classes are not those of the model: nothing says whether they
@@ -365,15 +368,33 @@ def towards_start(logits: Tensor, about: Tensor) -> Tensor:
     return closer - cosine_similarity(given, source[None])
 
 
+OptionalSurrogate = Annotated[
+    Surrogate | None,
+    Range("a tb.Surrogate, or None", lambda value: isinstance(value, Surrogate | None)),
+]
+"""The type of a field `surrogate` of attacks and parts."""
+
+
 def with_surrogate(attack: Any, surrogate: Surrogate) -> Any:
-    """Return an attack with a surrogate, for itself and its start, where they take one."""
-    changes: dict[str, Any] = {}
-    if hasattr(attack, "surrogate"):
-        changes["surrogate"] = surrogate
-    start: Any = getattr(attack, "start", None)
-    if hasattr(start, "surrogate"):
-        changes["start"] = replace(start, surrogate=surrogate)
-    return replace(attack, **changes)
+    """Return an attack with a surrogate wherever it or one of its parts takes one."""
+    changes = {}
+    for name, value in _values(attack):
+        after = surrogate if name == "surrogate" else with_surrogate(value, surrogate)
+        if after is not value:
+            changes[name] = after
+    return replace(attack, **changes) if changes else attack
+
+
+def has_surrogate(attack: Any) -> bool:
+    """Return whether an attack or one of its parts has a surrogate."""
+    return isinstance(attack, Surrogate) or any(
+        has_surrogate(value) for _, value in _values(attack)
+    )
+
+
+def _values(part: Any) -> list[tuple[str, Any]]:
+    known = fields(part) if is_dataclass(part) and not isinstance(part, type) else ()
+    return [(each.name, getattr(part, each.name)) for each in known]
 
 
 def _centred(logits: Tensor) -> Tensor:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from ..core.ask import Asking, Iterate
+from ..core.metric import Metric
 from ..core.problem import Problem
 from ..errors import InputError
 from ..parts.registry import Checked, register
 from ..parts.starts import Start
 from .frugal.ray_start import RayStart
-from .surrogates import Surrogate
+from .surrogates import OptionalSurrogate
 from .transfer import guides_of, transfer_rays
 
 
@@ -16,8 +17,9 @@ from .transfer import guides_of, transfer_rays
 class Transfer(Checked):
     """Rays from transfer attacks on surrogates; low-frequency rays where those are not close."""
 
-    surrogate: Surrogate | None = None
+    surrogate: OptionalSurrogate = None
 
+    metrics = (Metric.L2,)
     tolerance = RayStart.tolerance
 
     def __call__(self, problem: Problem) -> Asking[Iterate | None]:

@@ -1,7 +1,8 @@
 """The metric in which distances from the source image are measured: ℓ2 or ℓ∞.
 
-1. An attack names the metrics that it supports (`metrics`); an attack that names none runs in any.
-   An attack is refused before the first query if it does not support the metric of the problem.
+1. An attack and its parts name the metrics that they support (`metrics`); one that names none runs
+   in any. An attack is refused before the first query if it or a part of it does not support the
+   metric of the problem.
 2. A distance is float64 and does not depend on other rows. In ℓ2, norms are taken along the last
    axis in the dtype of the rows, which is fast, then over those in float64, which keeps the error
    at that of one row of pixels. In ℓ∞ nothing is summed, and NaN stays NaN.
@@ -10,6 +11,7 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import mention
@@ -51,16 +53,21 @@ def norm_of(value: Any) -> Metric:
 
 
 def metrics_of(attack: object) -> tuple[Metric, ...]:
+    """Return the metrics that an attack and all its parts support."""
     metrics = getattr(attack, "metrics", tuple(Metric))
     right = isinstance(metrics, tuple) and metrics and set(metrics) <= set(Metric)
     expected = "some of 'l2' and 'linf', as a tuple"
     expect(bool(right), f"has metrics = {shown(metrics)}", expected, input="attack")
-    return tuple(map(Metric, metrics))
+    inside = fields(attack) if is_dataclass(attack) and not isinstance(attack, type) else ()
+    parts = [getattr(attack, each.name, None) for each in inside]
+    limits = [metrics_of(part) for part in parts if hasattr(part, "metrics")]
+    return tuple(each for each in map(Metric, metrics) if all(each in some for some in limits))
 
 
 def check_made_for(attack: object, norm: Metric) -> None:
     """Raise InputError unless the attack supports the metric `norm`."""
     metrics = metrics_of(attack)
-    given = f"is {norm}, but {type(attack).__name__} as given supports {' and '.join(metrics)}"
-    expected = f"{' or '.join(metrics)}, or another {mention('attack')}"
+    supported = " and ".join(metrics) or "no norm, since its parts are made for different ones"
+    given = f"is {norm}, but {type(attack).__name__} as given supports {supported}"
+    expected = ", or ".join(filter(None, [" or ".join(metrics), f"another {mention('attack')}"]))
     expect(norm in metrics, given, expected, input="norm")

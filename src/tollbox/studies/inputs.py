@@ -69,7 +69,7 @@ from .images import (
     recorded_configuration,
     take,
 )
-from .specs import AttackSpec, ModelSpec
+from .specs import AttackSpec, ModelSpec, SurrogateSpec
 from .store.record import DIGEST, DetectorRecord, Fingerprint, Kept, ModelRecord, StudyRecord
 from .study import Study
 
@@ -95,7 +95,9 @@ class StudyInputs:
     """Models that were needed so far, by name."""
     trust: bool = False
     """Whether the caller trusts model files that can run code; no study or store can say so."""
-    _surrogates: dict[str, Surrogate] = field(default_factory=dict, init=False, repr=False)
+    _surrogates: dict[SurrogateSpec, Surrogate] = field(
+        default_factory=dict, init=False, repr=False
+    )
     _exactness: dict[str, Exactness] = field(default_factory=dict, init=False, repr=False)
     _fingerprints: dict[str, Fingerprint] = field(default_factory=dict, init=False, repr=False)
 
@@ -222,7 +224,9 @@ class StudyInputs:
 
     def surrogate(self, spec: AttackSpec) -> Surrogate | None:
         given = spec.surrogate
-        if given is not None and spec.name not in self._surrogates:
+        if given is None:
+            return None
+        if given not in self._surrogates:  # attacks with equal networks share what is computed
             if any(map(is_user_function, given.resolved)):
                 importable(str(self.study.folder.resolve()))
             with self.study.reporting(spec=spec):
@@ -230,8 +234,8 @@ class StudyInputs:
                     load_network(source, self.device, trust=self.trust) for source in given.resolved
                 ]
                 settings = {name: getattr(given, name) for name in SETTINGS}
-                self._surrogates[spec.name] = Surrogate(networks, **settings)
-        return self._surrogates.get(spec.name)
+                self._surrogates[given] = Surrogate(networks, **settings)
+        return self._surrogates[given]
 
     def attack(self, spec: AttackSpec) -> Attack:
         attack: Any = spec.attack

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ..attacks import Preset, described
+from ..attacks.surrogates import has_surrogate
 from ..core.detector import Detection, RecordedAlarms
 from ..core.goal import Goal, check_start
 from ..core.limits import Limits
@@ -182,8 +183,7 @@ class AttackSpec(schema.AttackTable):
         values, items = schema.read(schema.AttackTable, item, others=True)
         preset, surrogate = values["preset"].lower(), items.get("surrogate")
         with items["preset"].reporting({"surrogate": (*item.key, "surrogate")}):
-            start = item.value.get("start")
-            transfers = isinstance(start, dict) and start.get("part") == "Transfer"
+            transfers = _has_part(item.value, "Transfer")
             if transfers and surrogate is None:
                 given = "is missing, and the start Transfer needs one"
                 raise InputError(given, expected="a network, or several", input="surrogate")
@@ -198,8 +198,7 @@ class AttackSpec(schema.AttackTable):
         )
 
     def values(self) -> dict[str, Any]:
-        parts = self.attack, getattr(self.attack, "start", None)
-        if any(getattr(part, "surrogate", None) is not None for part in parts):
+        if has_surrogate(self.attack):
             raise InputError(
                 f"the attack {self.name!r} has a surrogate that is loaded already",
                 expected="the source of one, as surrogate=SurrogateSpec.of('module:function')",
@@ -318,6 +317,12 @@ class DetectorSpec(schema.DetectorTable):
     def read(cls, item: Item) -> DetectorSpec:
         with placed(cls, item, detector=(*item.key, "source")):
             return cls(**schema.read(cls, item)[0])
+
+
+def _has_part(table: Mapping[str, Any], name: str) -> bool:
+    """Return whether a table, or a table in it, names a part."""
+    inside = [value for value in table.values() if isinstance(value, dict)]
+    return table.get("part") == name or any(_has_part(each, name) for each in inside)
 
 
 def read_each(read_one: Callable[[Item], Any], item: Item, example: str) -> tuple[Any, ...]:

@@ -32,7 +32,7 @@ from ...parts.searches import Rule, narrow, optimal_rule
 from ...parts.starts import PHASE as START
 from ...parts.starts import Start, find_start, tolerance_of
 from ...parts.subspaces import Dct, Prior, drawing_for
-from ..surrogates import Surrogate
+from ..surrogates import OptionalSurrogate
 from ..transfer import guides_of, smoothed, transfer_rays
 from .calibrated import LARGEST_BLOCK, UNWEIGHED_CHUNKS, CalibratedSampler, DirectionEstimate
 from .overshoot_belief import limit_ratio, optimum
@@ -98,7 +98,7 @@ class Frugal(Checked):
     """Period, in iterations, of the estimates that draw from `reweighing_prior`; 0 for none."""
     reweighing_information: Annotated[float, number(1, MAX_VALUE)] = 25.0
     """Information requested from such an estimate."""
-    surrogate: Surrogate | None = None
+    surrogate: OptionalSurrogate = None
     """The user's own networks, whose gradient is followed where it gains more than an estimate."""
     relative_delta: Fraction = 0.16
     """Sampling radius delta as a share of the distance."""
