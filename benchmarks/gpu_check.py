@@ -238,7 +238,7 @@ def surrogates(record: Callable[[str, bool], None]) -> None:
     plain, odd = guides(), Unrecordable(nets.network("embedded"), odd=True).eval()
     fallback = tb.Surrogate([odd])
     for number, goal in enumerate((tb.Goal(), tb.Goal.leave([0, 3]), tb.Goal.reach(5))):
-        problem = tb.attack.Problem(single.images[number], 0, goal=goal)
+        problem = tb.attack.Problem(single.images[number].to("cuda"), 0, goal=goal)
         for count in (4, 16, 5):
             points = problem.source + 0.1 * problem.noise("check", count, count)[0:count]
             for _ in range(2):

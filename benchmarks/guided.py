@@ -11,10 +11,9 @@ cousin, the nearer the smaller S.
 For each price and surrogate, over the images: the geometric mean of the distance beside that of
 `frugal` alone at every mark, with a 95 % interval (images are drawn, paired; no adversarial point
 counts as half of the range in every pixel); the share of turns that followed it; and the seconds
-that it took. Several networks in one surrogate are joined by a plus: `vit+robust`. `--presets`
-names other attacks that use surrogates. They are compared with `frugal` alone as well, and
-`frugal+surrogate`, if it comes before, with them ("ours"); so are other surrogates with the first
-one ("first").
+that it took. Several networks in one surrogate are joined by a plus: `vit+robust`. Later surrogates
+are also compared with the first one ("first"). `--presets` names other attacks that use surrogates.
+They take the first one, and `frugal+surrogate` is also compared with them ("ours").
 """
 
 from __future__ import annotations
@@ -47,9 +46,8 @@ def main() -> None:
     )
     common.hash_option(parser)
     parser.add_argument("--surrogates", nargs="+", default=["random"])
-    parser.add_argument(
-        "--presets", nargs="+", default=[OURS], choices=list(tb.attacks.WITH_SURROGATE)
-    )
+    rivals = [name for name in tb.attacks.WITH_SURROGATE if name != OURS]
+    parser.add_argument("--presets", nargs="+", default=[], choices=rivals)
     parser.add_argument("--prices", nargs="+", type=common.priced, required=True)
     parser.add_argument("--at", nargs="+", type=float, default=[])
     args = parser.parse_args()
@@ -59,7 +57,8 @@ def main() -> None:
     loaded = common.load(args.net, args.device, args.images, which=args.hash)
     guides = {name: common.surrogate(name, args.net) for name in args.surrogates}
     runs: list[tuple[str, str, Surrogate | None]] = [("frugal", ALONE, None)]
-    runs += [(preset, *guide) for guide in guides.items() for preset in args.presets]
+    runs += [(OURS, *guide) for guide in guides.items()]
+    runs += [(preset, *next(iter(guides.items()))) for preset in args.presets]
     report: dict[str, Any] = {
         **common.provenance(args.device),
         "settings": {"net": args.net, "seed": args.seed, "images": loaded.hashes},
@@ -95,7 +94,7 @@ def main() -> None:
             if preset == OURS and len(ours) > 1:
                 told = compared(distances, next(iter(ours.values())))
                 row["first"] = [[common.short(value) for value in ratio] for ratio in told]
-            if preset != OURS and name in ours:
+            if preset in args.presets:
                 told = compared(ours[name], distances)
                 row["ours"] = [[common.short(value) for value in ratio] for ratio in told]
             if guide is not None:
