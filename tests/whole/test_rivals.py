@@ -157,7 +157,7 @@ def test_a_network_without_a_gradient_costs_little(name, value):
     assert with_one.distance == alone.distance
 
 
-@pytest.mark.parametrize("name", RIVALS)
+@pytest.mark.parametrize("name", [*RIVALS, "frugal+surrogate"])
 def test_masks_targets_and_8_bits(name):
     boundary = testing.half_space(0.5)
     mask = torch.zeros(SHAPE, dtype=torch.bool)

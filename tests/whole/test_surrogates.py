@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import tollbox as tb
 from tollbox import testing
-from tollbox.attacks.surrogates import Surrogate
+from tollbox.attacks.surrogates import Surrogate, has_surrogate, with_surrogate
 from tollbox.attacks.transfer import smoothed, transfer_rays
 from tollbox.parts.subspaces import resized
 from tollbox.parts.vectors import unit
@@ -70,6 +70,10 @@ def cosine(a: Tensor, b: Tensor) -> float:
 
 def problem(**more) -> tb.attack.Problem:
     return tb.attack.Problem(torch.full(SHAPE, 0.5), 0, **more)
+
+
+def lead(image: Tensor, normal: Tensor) -> Tensor:
+    return ((image - 0.5) * normal).sum()
 
 
 def direction(surrogate: Surrogate, task: tb.attack.Problem, point: Tensor) -> Tensor:
@@ -139,9 +143,23 @@ def test_a_network_recognises_an_image_whose_class_it_gives_first():
     for place, known in ((0, True), (9, True), (10, False)):
         task = tb.attack.Problem(image, order[place])
         assert bool(Surrogate(many).recognising(task)) is known
-    many[1].weight.data.zero_()  # the same answer for every image
-    first = int(many[1].bias.argmax())
-    assert Surrogate(many).recognising(tb.attack.Problem(image, first)) == []
+
+
+def test_networks_confirm_each_other_but_one_alone_must_not_see_the_same_in_shuffled_pixels():
+    """The constant network gives every image class 0. The image is not grey: shuffled, it would be
+    the same."""
+    normal, blocks = noise(1), 0.25 + 0.5 * patchy().source
+    constant, seeing = Linear(0 * normal), Linear(normal, normal)
+    task = tb.attack.Problem(blocks - (1 + lead(blocks, normal)) * normal, 0)
+    assert seeing(task.source[None]).argmax() == 0
+    assert Surrogate(constant).recognising(task) == []
+    assert Surrogate([constant, constant]).recognising(task) == [0, 1]
+    assert Surrogate([constant, seeing]).recognising(task) == [0, 1]
+    beyond = tb.attack.Problem(blocks + (1 - lead(blocks, normal)) * normal, 0)
+    assert Surrogate([constant, seeing]).recognising(beyond) == []
+    # a network with its own labels confirms nothing, since its prediction is always right
+    mixed = Surrogate([constant, constant], labels=[None, "own"])
+    assert mixed.recognising(task) == []
 
 
 def test_transfer_rays_follow_the_networks_and_start_with_the_smallest_that_fools_them():
@@ -269,6 +287,36 @@ def test_any_attack_may_start_with_transfer_attacks():
     [result] = tb.attack.run_cells([cell], boundary.model())
     assert result.stop is tb.Stop.ATTACK_ERROR
     assert "surrogate is missing, and the start Transfer needs one" in result.reason
+
+
+def test_a_start_inside_another_attack_takes_the_surrogate():
+    surrogate, rescaled = Surrogate(Linear(noise(1))), tb.preset("cgba+seri")
+    inner = replace(rescaled.inner, start=tb.attacks.Transfer())
+    changed = with_surrogate(replace(rescaled, inner=inner), surrogate)
+    assert changed.inner.start.surrogate is surrogate
+    assert has_surrogate(changed)
+    assert not has_surrogate(rescaled)
+    assert with_surrogate(rescaled, surrogate) is rescaled
+
+
+def test_transfer_is_refused_in_linf_before_a_query():
+    start = tb.attacks.Transfer(Surrogate(Linear(noise(1))))
+    boundary, _ = plane()
+    for name, supported in (
+        ("hsja", "l2: expected l2, or another attack"),
+        ("hsja-linf", "no norm, since its parts are made for different ones: expected another"),
+    ):
+        attack = replace(tb.preset(name), start=start)
+        with pytest.raises(tb.errors.InputError, match=f"as given supports {supported}"):
+            tb.run(attack, boundary.model(), boundary.source[None], [0], budget=9, norm="linf")
+
+
+def test_a_bare_network_is_refused():
+    network = Linear(noise(1))
+    names = ("frugal+surrogate", "prior-opt", "pars-opt", "sqba")
+    for taking in (tb.attacks.Transfer(), *(tb.preset(name, surrogate=network) for name in names)):
+        with pytest.raises(tb.errors.InputError, match=r"expected a tb.Surrogate, or None"):
+            replace(taking, surrogate=network)
 
 
 def test_rays_are_kept_for_their_precision_and_a_network_without_a_gradient_does_no_harm():
