@@ -675,15 +675,29 @@ MUTANTS = [
     Mutant(
         "surrogate: back to the source class",
         "attacks/surrogates.py",
-        "margins = rival - logits[:, flagged].amax(1)",
-        "margins = logits[:, flagged].amax(1) - rival",
+        "return rival - (logits + outside[1]).amax(1)",
+        "return (logits + outside[1]).amax(1) - rival",
         tests=["tests/whole/test_surrogates.py"],
     ),
     Mutant(
         "surrogate: a network that answers alike for all images is used",
         "attacks/surrogates.py",
-        "if first and sum(others) < len(others) - 1:",
+        "if first and not any(others):",
         "if first:",
+        tests=["tests/whole/test_surrogates.py"],
+    ),
+    Mutant(
+        "surrogate: a network with its own labels confirms others",
+        "attacks/surrogates.py",
+        "if first and not own:",
+        "if first:",
+        tests=["tests/whole/test_surrogates.py"],
+    ),
+    Mutant(
+        "surrogate: rays are not those of the mask",
+        "attacks/transfer.py",
+        "unit_rows(problem.only_mask(total))",
+        "unit_rows(total)",
         tests=["tests/whole/test_surrogates.py"],
     ),
     Mutant(
@@ -720,6 +734,13 @@ MUTANTS = [
         "expect(norm in metrics, ",
         "expect(bool(metrics), ",
         tests=["tests/unit/test_metric.py"],
+    ),
+    Mutant(
+        "metric: a part may be made for another one",
+        "core/metric.py",
+        "all(each in some for some in limits)",
+        "True",
+        tests=["tests/whole/test_surrogates.py"],
     ),
     Mutant(
         "rays: the radius that a search found is forgotten",

@@ -328,6 +328,8 @@ def test_rays_are_kept_for_their_precision_and_a_network_without_a_gradient_does
     assert torch.equal(transfer_rays(task, surrogate, [0]), first)
     fresh = transfer_rays(tb.attack.Problem(half, 0), Surrogate(Linear(noise(1))), [0])
     assert torch.equal(rounded, fresh)
+    other = transfer_rays(tb.attack.Problem(task.source, 1), surrogate, [0])
+    assert cosine(other[0], first[0]) < 0.9
 
     class Broken(Linear):
         def forward(self, images: Tensor) -> Tensor:
