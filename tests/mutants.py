@@ -675,8 +675,8 @@ MUTANTS = [
     Mutant(
         "surrogate: back to the source class",
         "attacks/surrogates.py",
-        "return rival - (logits + outside[1]).amax(1)",
-        "return (logits + outside[1]).amax(1) - rival",
+        "return rival - flagged",
+        "return flagged - rival",
         tests=["tests/whole/test_surrogates.py"],
     ),
     Mutant(

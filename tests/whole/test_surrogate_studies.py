@@ -21,6 +21,7 @@ from tollbox.studies import StudyResults
 from tollbox.studies.create import create
 from tollbox.studies.fingerprint import recorded_study
 from tollbox.studies.inputs import load
+from tollbox.studies.specs import SurrogateSpec
 from tollbox.studies.store.record import difference
 from tollbox.studies.store.store import Store
 
@@ -284,6 +285,18 @@ def test_a_study_in_memory_keeps_it(case: Case) -> None:
     create(load(again, trust=True), case.out, "python")
     with StudyResults(case.out) as results:
         assert recorded_study(results.record, files=True).attacks == study.attacks
+
+
+def test_settings_as_lists(case: Case) -> None:
+    study = case.written.study()
+    usual, spec = study.attacks[0], study.attacks[1]
+    source = spec.surrogate.resolved[0]
+    given = SurrogateSpec.of(source, mean=[0.5, 0.4, 0.3], size=[8, 8])
+    inputs = load(replace(study, attacks=(usual, replace(spec, surrogate=given))), trust=True)
+    attack = inputs.attack(inputs.study.attacks[1])
+    assert attack.surrogate.settings["mean"] == (0.5, 0.4, 0.3)
+    twin = replace(spec, surrogate=SurrogateSpec.of(source, mean=[0.5, 0.4, 0.3], size=[8, 8]))
+    assert inputs.surrogate(twin) is attack.surrogate
 
 
 # -- refused --------------------------------------------------------------------------------------

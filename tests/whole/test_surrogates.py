@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,8 +14,9 @@ from torch import Tensor, nn
 
 import tollbox as tb
 from tollbox import testing
-from tollbox.attacks.surrogates import Surrogate, has_surrogate, with_surrogate
+from tollbox.attacks.surrogates import Surrogate, has_surrogate, over_flagged, with_surrogate
 from tollbox.attacks.transfer import smoothed, transfer_rays
+from tollbox.core.metric import metrics_of
 from tollbox.parts.subspaces import resized
 from tollbox.parts.vectors import unit
 
@@ -153,12 +155,15 @@ def test_networks_confirm_each_other_but_one_alone_must_not_see_the_same_in_shuf
     task = tb.attack.Problem(blocks - (1 + lead(blocks, normal)) * normal, 0)
     assert seeing(task.source[None]).argmax() == 0
     assert Surrogate(constant).recognising(task) == []
-    assert Surrogate([constant, constant]).recognising(task) == [0, 1]
+    assert Surrogate([constant, constant]).recognising(task) == []
+    faint = Linear(1e-9 * normal)
+    assert Surrogate([constant, faint]).recognising(task) == [0, 1]
+    assert Surrogate([constant, Linear(normal * torch.nan)]).recognising(task) == []
     assert Surrogate([constant, seeing]).recognising(task) == [0, 1]
     beyond = tb.attack.Problem(blocks + (1 - lead(blocks, normal)) * normal, 0)
     assert Surrogate([constant, seeing]).recognising(beyond) == []
     # a network with its own labels confirms nothing, since its prediction is always right
-    mixed = Surrogate([constant, constant], labels=[None, "own"])
+    mixed = Surrogate([constant, faint], labels=[None, "own"])
     assert mixed.recognising(task) == []
 
 
@@ -309,6 +314,26 @@ def test_transfer_is_refused_in_linf_before_a_query():
         attack = replace(tb.preset(name), start=start)
         with pytest.raises(tb.errors.InputError, match=f"as given supports {supported}"):
             tb.run(attack, boundary.model(), boundary.source[None], [0], budget=9, norm="linf")
+
+
+def test_infinite_logits_lead_or_trail():
+    logits = torch.tensor([[torch.inf, 1, 2], [0, torch.inf, 2], [0, 1, -torch.inf]])
+    outside = torch.tensor([[-torch.inf, 0, 0], [0, -torch.inf, -torch.inf]])
+    assert over_flagged(logits, outside).tolist() == [-torch.inf, torch.inf, 1]
+
+
+def test_parts_restrict_the_norms_and_other_objects_do_not():
+    @dataclass
+    class Part:
+        inner: Any = None
+
+    inside = Part(Part(tb.attacks.Transfer()))
+    assert metrics_of(inside) == ("l2",)
+    logger = SimpleNamespace(metrics={"loss": []})
+    assert metrics_of(Part(logger)) == ("l2", "linf")
+    inside.inner.inner = inside
+    assert metrics_of(inside) == ("l2", "linf")
+    assert not has_surrogate(inside)
 
 
 def test_a_bare_network_is_refused():

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
-from ..core.device import CudaGraph, NotRecordable, to_device
+from ..core.device import CudaGraph, NotRecordable, is_out_of_memory, to_device
 from ..core.goal import Goal
 from ..core.problem import Problem
 from ..core.validation import Range, is_several, require, shown, whole
@@ -46,6 +46,7 @@ from ..models.pytorch import prepared, weights_digest
 from ..parts.subspaces import resized
 
 KEPT_BYTES = 2**30
+MAX_GRAPHS = 64
 FIRST_GUESSES = 100
 """A network recognises an image if its class is among the first hundredth of the network's
 guesses."""
@@ -171,7 +172,8 @@ class Surrogate:
         self.members = tuple(map(partial(_member, trust), given, *each))
         self.networks = tuple(each.network for each in self.members)
         self._ready: dict[torch.device, list[Member]] = {}
-        weights = "-".join(weights_digest(each.network)[:12] for each in self.members)
+        self._weights = [weights_digest(each.network)[:12] for each in self.members]
+        weights = "-".join(self._weights)
         about = [getattr(each, name) for each in self.members for name in SETTINGS]
         changed = hashlib.sha256(repr(about).encode()).hexdigest()[:8]
         self.digest = weights if about == [None] * len(about) else f"{weights}-{changed}"
@@ -187,10 +189,10 @@ class Surrogate:
         """Transfer attacks on images of this process (transfer.py)."""
 
     def keep(self, key: Any, rays: Tensor) -> None:
-        """Keep the transfer attacks on one image, in place of the oldest if there are too many."""
-        self.rays[key] = rays
-        while len(self.rays) > 1 and len(self.rays) * rays.nbytes > KEPT_BYTES:
-            del self.rays[next(iter(self.rays))]
+        """Keep the transfer attacks on one image while there is room. A study goes through its
+        images once for each price, so the oldest are needed first."""
+        if (len(self.rays) + 1) * rays.nbytes <= KEPT_BYTES:
+            self.rays[key] = rays
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -244,11 +246,13 @@ class Surrogate:
                 label = int(logits[0].argmax()) if own else label
                 allowed = max(1, logits.shape[1] // FIRST_GUESSES)
                 first, *others = ((logits > logits[:, label, None]).sum(1) < allowed).tolist()
+                first = first and bool(logits[0].isfinite().all())
                 if first and not own:
                     found.append(number)
                 if first and not any(others):
                     confirmed.append(number)
-        return sorted({*confirmed, *(found if len(found) > 1 else [])})
+        different = {self._weights[number] for number in found}
+        return sorted({*confirmed, *(found if len(different) > 1 else [])})
 
     def own_labels(self, problem: Problem) -> list[int]:
         """Return the networks whose classes are not those of the model: nothing says whether they
@@ -327,10 +331,14 @@ class Surrogate:
         key = id(member), margin, points.shape, points.dtype
         run: Callable[[Tensor, Tensor], Tensor] = partial(member.differentiated, margin)
         if points.is_cuda and key not in self._graphs:
+            self._graphs[key] = None
             try:
-                self._graphs[key] = CudaGraph(run, points, about)
-            except (NotRecordable, torch.OutOfMemoryError):  # it needs memory of its own
-                self._graphs[key] = None
+                if len(self._graphs) <= MAX_GRAPHS:
+                    self._graphs[key] = CudaGraph(run, points, about)
+            except RuntimeError as error:
+                # Without memory of its own for a recording, it may still run.
+                if not isinstance(error, NotRecordable) and not is_out_of_memory(error):
+                    raise
         return (self._graphs.get(key) or run)(points, about)
 
     def _outside(
@@ -357,8 +365,8 @@ class Surrogate:
 
 def over_flagged(logits: Tensor, outside: Tensor) -> Tensor:
     """Return the margin of the classes to reach over the flagged ones."""
-    rival: Tensor = (logits + outside[0]).amax(1)
-    return rival - (logits + outside[1]).amax(1)
+    rival, flagged = (logits.masked_fill(each < 0, -math.inf).amax(1) for each in outside)
+    return rival - flagged
 
 
 def towards_start(logits: Tensor, about: Tensor) -> Tensor:
@@ -377,24 +385,32 @@ OptionalSurrogate = Annotated[
 
 def with_surrogate(attack: Any, surrogate: Surrogate) -> Any:
     """Return an attack with a surrogate wherever it or one of its parts takes one."""
+    return _changed(attack, surrogate, ())
+
+
+def _changed(part: Any, surrogate: Surrogate, around: tuple[int, ...]) -> Any:
     changes = {}
-    for name, value in _values(attack):
-        after = surrogate if name == "surrogate" else with_surrogate(value, surrogate)
+    for name, value in _values(part, around):
+        inside = (*around, id(part))
+        after = surrogate if name == "surrogate" else _changed(value, surrogate, inside)
         if after is not value:
             changes[name] = after
-    return replace(attack, **changes) if changes else attack
+    return replace(part, **changes) if changes else part
 
 
-def has_surrogate(attack: Any) -> bool:
+def has_surrogate(attack: Any, around: tuple[int, ...] = ()) -> bool:
     """Return whether an attack or one of its parts has a surrogate."""
+    inside = (*around, id(attack))
     return isinstance(attack, Surrogate) or any(
-        has_surrogate(value) for _, value in _values(attack)
+        has_surrogate(value, inside) for _, value in _values(attack, around)
     )
 
 
-def _values(part: Any) -> list[tuple[str, Any]]:
-    known = fields(part) if is_dataclass(part) and not isinstance(part, type) else ()
-    return [(each.name, getattr(part, each.name)) for each in known]
+def _values(part: Any, around: tuple[int, ...]) -> list[tuple[str, Any]]:
+    """Return the fields of a part with their values; none if the part contains itself."""
+    if not is_dataclass(part) or isinstance(part, type) or id(part) in around:
+        return []
+    return [(each.name, getattr(part, each.name, None)) for each in fields(part) if each.init]
 
 
 def _centred(logits: Tensor) -> Tensor:

@@ -51,7 +51,10 @@ def transfer_rays(problem: Problem, surrogate: Surrogate, members: Sequence[int]
     """Return a unit direction from the source for each of the radii, (n, c, h, w), the most
     promising first: the smallest radius at which the attack fools all members, then the nearest.
     The surrogate keeps them for other prices and attacks."""
-    mask = None if problem.mask is None else content_hash(problem.mask)
+    mask, start = (
+        None if image is None else content_hash(image)
+        for image in (problem.mask, problem.start_image)
+    )
     about = (
         problem.label,
         problem.goal,
@@ -59,10 +62,12 @@ def transfer_rays(problem: Problem, surrogate: Surrogate, members: Sequence[int]
         problem.source.dtype,
         problem.source.device,
     )
-    key = problem.content, problem.seed, *about, mask, tuple(members)
-    if key not in surrogate.rays:
-        surrogate.keep(key, _computed_rays(problem, surrogate, members).half().cpu())
-    return unit_rows(surrogate.rays[key].to(problem.source))
+    key = problem.content, problem.seed, *about, mask, start, tuple(members)
+    rays = surrogate.rays.get(key)
+    if rays is None:
+        rays = _computed_rays(problem, surrogate, members).half().cpu()
+        surrogate.keep(key, rays)
+    return unit_rows(rays.to(problem.source))
 
 
 def _computed_rays(problem: Problem, surrogate: Surrogate, members: Sequence[int]) -> Tensor:

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -58,10 +59,20 @@ def metrics_of(attack: object) -> tuple[Metric, ...]:
     right = isinstance(metrics, tuple) and metrics and set(metrics) <= set(Metric)
     expected = "some of 'l2' and 'linf', as a tuple"
     expect(bool(right), f"has metrics = {shown(metrics)}", expected, input="attack")
-    inside = fields(attack) if is_dataclass(attack) and not isinstance(attack, type) else ()
-    parts = [getattr(attack, each.name, None) for each in inside]
-    limits = [metrics_of(part) for part in parts if hasattr(part, "metrics")]
+    limits = list(_limits(attack))
     return tuple(each for each in map(Metric, metrics) if all(each in some for some in limits))
+
+
+def _limits(part: Any, around: tuple[int, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the metrics of a part and of those inside. Other objects may have an attribute of that
+    name, and an object may contain itself."""
+    if not is_dataclass(part) or isinstance(part, type) or id(part) in around:
+        return
+    metrics = getattr(part, "metrics", None)
+    if isinstance(metrics, tuple) and metrics:
+        yield metrics
+    for each in fields(part):
+        yield from _limits(getattr(part, each.name, None), (*around, id(part)))
 
 
 def check_made_for(attack: object, norm: Metric) -> None:

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache
 from typing import Annotated, Any, Protocol
 
 import numpy as np
@@ -164,7 +164,7 @@ def cosine_basis(side: int, factor: float, block: int | None = None) -> NDArray[
     return columns
 
 
-@lru_cache(maxsize=256)
+@cache  # none is ever dropped: CUDA graphs read them from where they are
 def _constant(
     make: Callable[..., NDArray[Any]], arguments: tuple[Any, ...], dtype: Any, device: torch.device
 ) -> Tensor:

@@ -129,13 +129,16 @@ class Coordinator:
                 store.forget([end.cell for end in store.results() if end.stop.failed])
             finished = {end.cell for end in store.results()}
             self._unread.update(cell for cell in store.study.shard_cells if cell not in finished)
+        images = sorted({cell % record.width for cell in self._unread})
+        self._owners = {image: number % workers for number, image in enumerate(images)}
+        """The worker that gets the cells of an image first."""
         for cell in sorted(self._unread):
             self._queue(cell).append(cell)
         self.had_work = bool(self._unread)
 
     def _queue(self, cell: int) -> deque[int]:
-        first = cell % self._width % len(self._slots)
-        return self._left.setdefault((cell // self._per_model, first), deque())
+        owner = self._owners[cell % self._width]
+        return self._left.setdefault((cell // self._per_model, owner), deque())
 
     @property
     def finished(self) -> bool:

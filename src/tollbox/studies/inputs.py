@@ -69,7 +69,7 @@ from .images import (
     recorded_configuration,
     take,
 )
-from .specs import AttackSpec, ModelSpec, SurrogateSpec
+from .specs import AttackSpec, ModelSpec
 from .store.record import DIGEST, DetectorRecord, Fingerprint, Kept, ModelRecord, StudyRecord
 from .study import Study
 
@@ -95,9 +95,7 @@ class StudyInputs:
     """Models that were needed so far, by name."""
     trust: bool = False
     """Whether the caller trusts model files that can run code; no study or store can say so."""
-    _surrogates: dict[SurrogateSpec, Surrogate] = field(
-        default_factory=dict, init=False, repr=False
-    )
+    _surrogates: dict[str, Surrogate] = field(default_factory=dict, init=False, repr=False)
     _exactness: dict[str, Exactness] = field(default_factory=dict, init=False, repr=False)
     _fingerprints: dict[str, Fingerprint] = field(default_factory=dict, init=False, repr=False)
 
@@ -226,7 +224,8 @@ class StudyInputs:
         given = spec.surrogate
         if given is None:
             return None
-        if given not in self._surrogates:  # attacks with equal networks share what is computed
+        key = repr(given)  # attacks with equal networks share what is computed
+        if key not in self._surrogates:
             if any(map(is_user_function, given.resolved)):
                 importable(str(self.study.folder.resolve()))
             with self.study.reporting(spec=spec):
@@ -234,8 +233,8 @@ class StudyInputs:
                     load_network(source, self.device, trust=self.trust) for source in given.resolved
                 ]
                 settings = {name: getattr(given, name) for name in SETTINGS}
-                self._surrogates[given] = Surrogate(networks, **settings)
-        return self._surrogates[given]
+                self._surrogates[key] = Surrogate(networks, **settings)
+        return self._surrogates[key]
 
     def attack(self, spec: AttackSpec) -> Attack:
         attack: Any = spec.attack
