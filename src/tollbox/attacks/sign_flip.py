@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -25,8 +26,9 @@ from ..core.ask import Ask, Asking, Iterate
 from ..core.metric import Metric
 from ..core.problem import Problem
 from ..core.stop import Stop
+from ..core.validation import MAX_VALUE, number
 from ..parts.registry import Count, InnerFraction, Limit
-from ..parts.subspaces import Factor, resized
+from ..parts.subspaces import resized
 from .boundary import PHASE
 from .descent import FromBoundary
 
@@ -57,7 +59,7 @@ class SignFlip(FromBoundary):
     """p, the initial probability of a flip."""
     every: Count = 10
     """Number of steps after which alpha and p change."""
-    factor: Factor = 1.0
+    factor: Annotated[float, number(1, MAX_VALUE)] = 1.0
     """Side of the image divided by that of the smaller image of signs."""
 
     metrics = (Metric.LINF,)

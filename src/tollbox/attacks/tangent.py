@@ -1,5 +1,5 @@
-"""Tangent Attack (Ma, Guo, Jin, Guo, Zhang, NeurIPS 2021): HopSkipJump with a step to a tangent
-point.
+"""Tangent Attack (Ma, Guo, Chen, Yong, Wang, NeurIPS 2021): HopSkipJump with a tangent point as
+its step.
 
 Iteration t: estimate the normal u of the boundary at x_t. On the half of the ball with centre x_t
 and radius R on u's side, the next point is k, the tangent point from x* in the plane of x_t - x*
