@@ -52,7 +52,7 @@ TWINS = {"a-rays", "a-surfree", "hsja+as", "a-hsja", "geoda+as", "a-geoda", "cgb
 TWINS |= {"a-boundary", "a-tria", "a-opt", "a-sign-opt"}
 TWINS |= {"a-evolutionary", "a-aha", "a-sign-flip"}
 """At c* = 1 the same run, query for query, as the preset without asymmetric search (tests in
-test_attacks.py and test_boundary.py)."""
+test_attacks.py, test_boundary.py and test_classics.py)."""
 LONG_WALKS = ("aha", "sign-flip")
 """At c* = 1 they send 50,000 queries one by one, in half a minute each: c* = 10 and 100 suffice."""
 SMOOTH = {boundary.name: boundary for boundary in testing.boundaries(factor=4)[:-1]}

@@ -154,6 +154,23 @@ def test_a_walk_has_as_many_steps_as_it_is_given(name, every):
     assert result.ledger.by_phase["walk"] == (50 if name == "sign-flip" else 25)
 
 
+@pytest.mark.parametrize("name", ["evolutionary", "aha", "sign-flip"])
+def test_asymmetric_search_is_the_same_run_at_c1_and_saves_flagged_answers_at_c10(name):
+    """The first search is all that differs."""
+    metric = Metric.LINF if name == "sign-flip" else Metric.L2
+    boundary = testing.half_space_in_box(norm=metric)
+
+    def of(preset, ratio):
+        return run(preset, boundary, 5000, ratio, steps=20)
+
+    one, other = of(name, 1), of(f"a-{name}", 1)
+    assert one.ledger.counts == other.ledger.counts
+    assert one.distance == other.distance
+    assert torch.equal(one.adversarial, other.adversarial)
+    binary, asymmetric = (of(each, 10).ledger.by_phase["search"] for each in (name, f"a-{name}"))
+    assert asymmetric < binary
+
+
 # -- AHA ------------------------------------------------------------------------------------------
 
 

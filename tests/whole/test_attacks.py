@@ -37,9 +37,6 @@ TWINS = [
     ("prior-opt", "a-prior-opt"),
     ("pars-opt", "a-pars-opt"),
     ("tria", "a-tria"),
-    ("evolutionary", "a-evolutionary"),
-    ("aha", "a-aha"),
-    ("sign-flip", "a-sign-flip"),
 ]
 
 
