@@ -140,8 +140,8 @@ Brendel et al. 2018:
 boundary           Boundary   VANILLA     l2    noise image, binary search, a walk
 a-boundary         Boundary   AS*         l2    noise image, AS, a walk
 Dong et al. 2019:
-evolutionary       Evolution  VANILLA     l2    noise image, binary search, a walk by CMA-ES
-a-evolutionary     Evolution  AS*         l2    noise image, AS, a walk by CMA-ES
+evolutionary       Evolutionary  VANILLA  l2    noise image, binary search, a walk by CMA-ES
+a-evolutionary     Evolutionary  AS*      l2    noise image, AS, a walk by CMA-ES
 Li et al. 2021:
 aha                AHA        VANILLA     l2    noise image, binary search, a walk with a bias
 a-aha              AHA        AS*         l2    noise image, AS, a walk with a bias
@@ -163,9 +163,9 @@ rays-l2            RayS-l2    VANILLA     l2    sign flips, binary search, read 
 Chen, Jordan, Wainwright 2020:
 hsja-linf          HSJA-linf  VANILLA     linf  linf: binary search, Monte Carlo, shrinking delta
 a-hsja-linf        HSJA-linf  BOTH*       linf  linf: AS, AGREST
-Chen et al. 2020 (sign flip):
-sign-flip          SignFlip   VANILLA     linf  linf: binary search, smaller balls, sign flips
-a-sign-flip        SignFlip   AS*         linf  linf: AS, smaller balls, sign flips
+Chen, Zhang, Hu, Wu 2020:
+sign-flip          Sign-Flip  VANILLA     linf  linf: binary search, smaller balls, sign flips
+a-sign-flip        Sign-Flip  AS*         linf  linf: AS, smaller balls, sign flips
 docs/frugal.md:
 hsja+calibrated    HSJA       CALIBRATED  l2    binary search, measured overshoot
 geoda+calibrated   GeoDA      CALIBRATED  l2    binary search, measured overshoot, DCT 1/4
