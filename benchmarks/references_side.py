@@ -27,6 +27,7 @@ import random
 import runpy
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -113,10 +114,13 @@ def column(values: tuple[float, ...], like: Tensor) -> Tensor:
 
 
 class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds the packages of `EMPTY`, installed or not; everything in them is an empty class."""
+    """Finds these packages, installed or not; everything in them is an empty class."""
+
+    def __init__(self, names: str = EMPTY) -> None:
+        self.names = names.split()
 
     def find_spec(self, name: str, *_: Any) -> importlib.machinery.ModuleSpec | None:
-        known = name.split(".")[0] in EMPTY.split()
+        known = name.split(".")[0] in self.names
         return importlib.machinery.ModuleSpec(name, self, is_package=True) if known else None
 
     def exec_module(self, module: ModuleType) -> None:
@@ -205,6 +209,25 @@ def cgba(run: Run, method: str = "CGBA") -> None:
     attack = run.module("proposed_attack").Proposed_attack
     factor = 1 if run.small else 4
     attack(run, image, MEAN, STD, *bounds, dim_reduc_factor=factor, **settings).Attack()
+
+
+def tangent(run: Run) -> None:
+    """Settings of `HSJA.json` for CIFAR-10 and for ImageNet. Its `__init__` loads data, so its
+    fields are set here."""
+    sys.meta_path.insert(0, StandIns("dataset glog models"))  # which load data and networks
+    stand_in("glog", info=lambda *_: None)
+    module = run.module("tangent_attack_hemisphere.attack")
+    module.args = argparse.Namespace(ablation_study=False)
+    made = object.__new__(module.TangentAttack)
+    channels, height, width = run.image.shape[1:]
+    dimension, gamma = run.image[0].numel(), 1.0 if run.small else 1000.0
+    vars(made).update(model=run, norm="l2", ord=2, epsilon=0, clip_min=0, clip_max=1.0)
+    vars(made).update(dim=dimension, shape=(channels, height, width), gamma=gamma)
+    vars(made).update(theta=gamma / (np.sqrt(dimension) * dimension), init_num_evals=100)
+    vars(made).update(max_num_evals=1e4, num_iterations=UNLIMITED, batch_size=1, total_images=1)
+    vars(made).update(stepsize_search="geometric_progression", verify_tangent_point=False)
+    vars(made).update(maximum_queries=UNLIMITED, distortion_all=defaultdict(dict))
+    made.attack(0, run.image.cpu(), None, run.label.cpu(), None)
 
 
 def surfree(run: Run) -> None:
@@ -377,6 +400,7 @@ REFERENCES = {
         "cmhcbb/attackbox", partial(opt, file="Sign_OPT", name="OPT_attack_sign_SGD")
     ),
     "tria": Reference("xiaosen-wang/TA", tria),
+    "tangent": Reference("machanic/TangentAttack", tangent),
     "stealthy-opt": of_eggs(f"--attack opt {LINES}"),
     "stealthy-sign-opt": of_eggs(f"--attack sign_opt {LINES}"),
     "stealthy-rays": of_eggs("--attack rays --search line --line-search-tol 0.1", "linf"),

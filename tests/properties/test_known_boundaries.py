@@ -42,7 +42,7 @@ SHAPE = (3, 16, 16)
 SMALL = (3, 6, 6)
 PLAIN = ["hsja", "hsja+as"]
 AGREST = ["hsja+agrest", "a-hsja"]
-GEOMETRIC_AGREST = ("a-qeba", "a-qfool", "a-ttba", "a-cgba-h")
+GEOMETRIC_AGREST = ("a-tangent", "a-qeba", "a-qfool", "a-ttba", "a-cgba-h")
 ALL_AGREST = (*AGREST, "geoda+agrest", "a-geoda", "cgba+agrest", "a-cgba")
 SCHEDULED = (*ALL_AGREST, "a-hsja-linf")
 NEAR = 1.25
@@ -50,8 +50,11 @@ BUDGET = 50_000
 RATIOS = (1, 10, 100)
 TWINS = {"a-rays", "a-surfree", "hsja+as", "a-hsja", "geoda+as", "a-geoda", "cgba+as", "a-cgba"}
 TWINS |= {"a-boundary", "a-tria", "a-opt", "a-sign-opt"}
+TWINS |= {"a-evolutionary", "a-aha", "a-sign-flip"}
 """At c* = 1 the same run, query for query, as the preset without asymmetric search (tests in
-test_attacks.py and test_boundary.py)."""
+test_attacks.py, test_boundary.py and test_classics.py)."""
+LONG_WALKS = ("aha", "sign-flip")
+"""At c* = 1 they send 50,000 queries one by one, in half a minute each: c* = 10 and 100 suffice."""
 SMOOTH = {boundary.name: boundary for boundary in testing.boundaries(factor=4)[:-1]}
 """Normals of low frequencies only, which all presets can reach."""
 KNOWN = SMOOTH | {
@@ -101,6 +104,10 @@ WALK = (
     "on its way: one query a step, three in four or more of them flagged; the budget pays for 600 "
     "steps at c* = 100"
 )
+DRIFTS = (
+    "it accepts farther points, too: after its best point (1.4 to 1.9 after a cheap start) it "
+    "drifts away again"
+)
 TRIANGLE = (
     "its least angle asks for a gain of 2 to 4 %, along one wave a channel: near the nearest point "
     "no plane has one, and it ends"
@@ -110,6 +117,7 @@ ONE_NORMAL = (
     "of the optimum, and only estimates that hit both faces bring it nearer"
 )
 
+WALKS = ("boundary", "a-boundary", "evolutionary", "a-evolutionary", "aha", "a-aha")
 DRY = ("half-space", "wedge", "slab")
 """Where uniform noise is seldom adversarial."""
 WHY: list[tuple[tuple[str, ...], tuple[int, ...], tuple[str, ...], str]] = [
@@ -121,8 +129,13 @@ WHY: list[tuple[tuple[str, ...], tuple[int, ...], tuple[str, ...], str]] = [
     (("slab",), (10, 100), ("cgba+as", "hsja+as", "geoda+as", "a-surfree"), LAYER),
     (("slab",), (10,), ("frugal",), FAR_SIDE),
     (("slab",), (100,), ("frugal", "frugal+seri"), FEW_LAYER),
-    (DRY, (10, 100), ("stealthy-geoda", "boundary", "a-boundary"), NOISE),
-    ((), (100,), ("boundary", "a-boundary"), WALK),
+    (DRY, (10, 100), ("stealthy-geoda", "boundary", "a-boundary", "tangent"), NOISE),
+    (DRY, (10, 100), ("evolutionary", "a-evolutionary"), NOISE),
+    (("linf half-space",), (10, 100), ("sign-flip", "a-sign-flip"), NOISE),
+    (("linf corner",), (100,), ("sign-flip", "a-sign-flip"), NOISE),
+    (DRY, (100,), ("aha", "a-aha", "a-tangent"), NOISE),
+    ((), (10,), ("aha", "a-aha"), DRIFTS),
+    ((), (10, 100), (*WALKS, "sign-flip", "a-sign-flip"), WALK),
     (DRY, (100,), ("stealthy-hsja", "hsja-original"), NOISE),
     (("half-space in box",), (1, 10, 100), ("stealthy-geoda",), CLIPPED),
     ((), (1, 10, 100), ("stealthy-hsja",), RAYS),
@@ -260,14 +273,15 @@ def pooled(result):
 
 
 def low(preset):
-    """A preset with its settings for large images: the normals here have low frequencies."""
-    return at_side(attack_of(preset), 224)
+    """A preset with its settings for large images: the normals here have low frequencies. Those of
+    the Tangent Attack are a radius for the dimension, so it has the ones for small images."""
+    return at_side(attack_of(preset), 16 if preset in ("tangent", "a-tangent") else 224)
 
 
 def presets_at(name, ratio):
     """Those that are run on a boundary at a price."""
     made = tb.presets(KNOWN[name].norm)
-    return [preset for preset in made if not (ratio == 1 and preset in TWINS)]
+    return [preset for preset in made if not (ratio == 1 and preset in (*TWINS, *LONG_WALKS))]
 
 
 @pytest.mark.parametrize("ratio", RATIOS)
@@ -541,7 +555,8 @@ def test_without_a_start_there_is_no_distance():
         assert result.stop is Stop.NO_START, cell.name
         assert (result.distance, result.adversarial, result.trace) == (math.inf, None, ())
         uniform = ("stealthy-hsja", "stealthy-geoda", "hsja-linf", "a-hsja-linf")
-        uniform += ("boundary", "a-boundary", "hsja-original")
+        uniform += ("boundary", "a-boundary", "hsja-original", "tangent", "a-tangent")
+        uniform += ("evolutionary", "a-evolutionary", "aha", "a-aha", "sign-flip", "a-sign-flip")
         expected = dict.fromkeys(uniform, 10_000)
         expected |= dict.fromkeys(("frugal", "frugal+seri", "frugal+surrogate"), 6 + 3 + 1000)
         expected |= dict.fromkeys(("sqba", "a-sqba"), 1 + 1000)  # the image of signs, which recurs

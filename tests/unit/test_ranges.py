@@ -13,8 +13,10 @@ from every_preset import attack_of, names
 
 import tollbox as tb
 from tollbox import Stop, testing
+from tollbox.attacks.aha import AHA
 from tollbox.attacks.boundary import BoundaryAttack
 from tollbox.attacks.cgba import CGBA, CGBAH
+from tollbox.attacks.evolutionary import Evolutionary
 from tollbox.attacks.frugal.attack import Frugal
 from tollbox.attacks.frugal.calibrated import Calibrated
 from tollbox.attacks.frugal.ray_start import RayStart
@@ -25,8 +27,10 @@ from tollbox.attacks.prior_opt import PARSOPT, PriorOPT
 from tollbox.attacks.qfool import QFool
 from tollbox.attacks.rays import RayS, RaySL2
 from tollbox.attacks.rescaled import Rescaled
+from tollbox.attacks.sign_flip import SignFlip
 from tollbox.attacks.sqba import SQBA
 from tollbox.attacks.surfree import SurFree
+from tollbox.attacks.tangent import Tangent
 from tollbox.attacks.triangle import TriA
 from tollbox.attacks.ttba import TtBA
 from tollbox.core.validation import (
@@ -219,6 +223,24 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (BoundaryAttack, "check_every"): COUNT,
     (BoundaryAttack, "orthogonal_window"): COUNT,
     (BoundaryAttack, "source_window"): COUNT,
+    (Evolutionary, "steps"): LIMIT,
+    (Evolutionary, "mu"): SHARE,
+    (Evolutionary, "sigma"): LENGTH,
+    (Evolutionary, "c_c"): UP_TO_ONE,
+    (Evolutionary, "c_cov"): UP_TO_ONE,
+    (Evolutionary, "every"): HALVED,
+    (Evolutionary, "fewer"): COUNT,
+    (AHA, "steps"): LIMIT,
+    (AHA, "alpha"): SHARE,
+    (AHA, "beta"): LENGTH,
+    (AHA, "m"): SHARE,
+    (AHA, "every"): COUNT,
+    (AHA, "block"): COUNT,
+    (SignFlip, "steps"): LIMIT,
+    (SignFlip, "alpha"): SHARE,
+    (SignFlip, "flips"): SHARE,
+    (SignFlip, "every"): COUNT,
+    (SignFlip, "factor"): WAVES,
     (OPT, "directions"): HALVED,
     (OPT, "alpha"): LENGTH,
     (OPT, "beta"): TURN,
@@ -244,10 +266,11 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (SQBA, "sign_images"): FROM_0,
     **{
         (made, name): allowed
-        for made in (QEBA, QFool, CGBAH, TtBA, GeoDAOriginal, SQBA)
+        for made in (QEBA, QFool, CGBAH, TtBA, GeoDAOriginal, SQBA, Tangent)
         for name, allowed in (("queries", COUNT), ("blind_limit", LIMIT), ("iterations", LIMIT))
     },
     (QEBA, "halvings"): HALVED,
+    (Tangent, "halvings"): HALVED,
     (CGBAH, "halvings"): HALVED,
     (QFool, "epsilon"): SHARE,
     (QFool, "rounds"): COUNT,

@@ -6,8 +6,10 @@ from .._lazy import lazy_names
 from .presets import PRESETS, WITH_SURROGATE, Kind, Method, Preset, described, preset, presets
 
 _CLASSES = {
+    "aha": ["AHA"],
     "boundary": ["BoundaryAttack"],
     "cgba": ["CGBA", "CGBAH"],
+    "evolutionary": ["Evolutionary"],
     "frugal.attack": ["Frugal"],
     "geoda": ["GeoDA", "GeoDAOriginal"],
     "hsja": ["HSJA", "HSJALinf", "QEBA"],
@@ -16,9 +18,11 @@ _CLASSES = {
     "qfool": ["QFool"],
     "rays": ["RayS", "RaySL2"],
     "rescaled": ["Rescaled"],
+    "sign_flip": ["SignFlip"],
     "sqba": ["SQBA"],
     "surfree": ["SurFree"],
     "surrogates": ["Surrogate"],
+    "tangent": ["Tangent"],
     "transfer_start": ["Transfer"],
     "triangle": ["TriA"],
     "ttba": ["TtBA"],

@@ -31,8 +31,10 @@ from ..parts.searches import (
 )
 from ..parts.starts import GaussianRays, GrowingNoise, NoiseImage, UniformNoise
 from ..parts.subspaces import Dct, Full, Resize
+from .aha import AHA
 from .boundary import BoundaryAttack
 from .cgba import CGBA, CGBAH
+from .evolutionary import Evolutionary
 from .frugal.attack import Frugal
 from .frugal.calibrated import Calibrated
 from .geoda import GeoDA, GeoDAOriginal
@@ -42,8 +44,10 @@ from .prior_opt import PARSOPT, PriorOPT
 from .qfool import QFool
 from .rays import RayS, RaySL2
 from .rescaled import Rescaled
+from .sign_flip import SignFlip
 from .sqba import SQBA
 from .surfree import SurFree
+from .tangent import Tangent
 from .transfer_start import Transfer  # noqa: F401  registers the part
 from .triangle import TriA
 from .ttba import TtBA
@@ -58,6 +62,10 @@ M = 0.06
 """AGREST's rate m for CGBA and GeoDA."""
 THETA = by_side(1.8e-4, 2.6e-5)
 """QEBA's 0.01 / sqrt(d)."""
+GAMMA = by_side(1.0, 1000.0)
+"""Tangent Attack's gamma: the radius is gamma / d of the distance."""
+TANGENT_TAU = by_side(5.9e-6, 1.7e-5)
+"""Its gamma / d^1.5."""
 OMEGA = 0.00675
 """qFool's 0.03 in normalised pixels, scaled to [0,1]."""
 SIGMA = by_side(0.0166, 0.0291)
@@ -129,6 +137,21 @@ def walk(search: Callable[..., Search]) -> BoundaryAttack:
     return BoundaryAttack(NoiseImage(), search(1e-3, relative=True), **ADAPTATION)
 
 
+def tangent(_: Any, search: Search, estimate: Any) -> Tangent:
+    return Tangent(UniformNoise(), search, estimate)
+
+
+def evolution(search: Callable[..., Search]) -> Evolutionary:
+    """Return Evolutionary Attack; at 224 pixels its directions have 45 x 45 x 3 coefficients."""
+    enlarged = Resize(by_side(1.0, 5.0))
+    return Evolutionary(NoiseImage(), search(1e-3, relative=True), enlarged)
+
+
+def sign_flip(search: Callable[..., Search]) -> SignFlip:
+    """Return Sign Flip; its first search takes 10 queries if they halve."""
+    return SignFlip(NoiseImage(), search(1 / 1024, relative=True))
+
+
 def signs(subspace: Any, delta: Any = 0.0045) -> MonteCarlo:
     return MonteCarlo(delta, subspace=subspace, weighted=False)
 
@@ -185,9 +208,22 @@ ATTACKS: dict[str, Attack] = {
         asymmetric=True,
     ),
     **two("cgba-h", CGBAH, SEARCHES, IN_LOW),
+    **two(
+        "tangent",
+        tangent,
+        (BinarySearch(TANGENT_TAU, relative=True), AsymmetricSearch(TANGENT_TAU, relative=True)),
+        (
+            RelativeRadius(delta=GAMMA, power=1.0),
+            RelativeRadius(Agrest(), delta=GAMMA, power=1.0),
+        ),
+    ),
     # walks along the boundary, rays, and the l-infinity norm
     "boundary": walk(BinarySearch),
     "a-boundary": walk(AsymmetricSearch),
+    "evolutionary": evolution(BinarySearch),
+    "a-evolutionary": evolution(AsymmetricSearch),
+    "aha": AHA(NoiseImage(), BinarySearch(1e-3, relative=True)),
+    "a-aha": AHA(NoiseImage(), AsymmetricSearch(1e-3, relative=True)),
     **rays("opt", OPT),
     "stealthy-opt": OPT(GaussianRays(LINES), LINES, beta=0.01, from_beyond=True),
     **rays("sign-opt", SignOPT),
@@ -201,6 +237,8 @@ ATTACKS: dict[str, Attack] = {
         UniformNoise(), BinarySearch(1e-6, relative=True), RelativeRadius(delta=1.0, power=1.0)
     ),
     "a-hsja-linf": HSJALinf(UniformNoise(), AsymmetricSearch(), Agrest(), queries=100),
+    "sign-flip": sign_flip(BinarySearch),
+    "a-sign-flip": sign_flip(AsymmetricSearch),
     # tollbox's own
     "hsja+calibrated": HSJA(GrowingNoise(), FINE, Calibrated()),
     "geoda+calibrated": GeoDA(GrowingNoise(), FINE, Calibrated(subspace=Dct(4))),

@@ -118,6 +118,9 @@ geoda-original     GeoDA      ORIGINAL    l2    outward walk, split of 4000 quer
 Debenedetti et al. 2024:
 stealthy-hsja      HSJA       STEALTHY    l2    line search in two stages, OPT-style estimate
 stealthy-geoda     GeoDA      STEALTHY    l2    uniform start, bias with feedback, DCT 1/4 or all
+Ma et al. 2021:
+tangent            Tangent    VANILLA     l2    binary search, Monte Carlo, tangent points
+a-tangent          Tangent    BOTH*       l2    AS, AGREST, tangent points
 Li et al. 2020:
 qeba               QEBA       VANILLA     l2    binary search, Monte Carlo, resized 1/4 or 1/2
 a-qeba             QEBA       BOTH*       l2    AS, AGREST, resized 1/4 or 1/2
@@ -136,6 +139,12 @@ a-cgba-h           CGBA-H     BOTH*       l2    AS, AGREST, DCT 1/4 or all
 Brendel et al. 2018:
 boundary           Boundary   VANILLA     l2    noise image, binary search, a walk
 a-boundary         Boundary   AS*         l2    noise image, AS, a walk
+Dong et al. 2019:
+evolutionary       Evolutionary  VANILLA  l2    noise image, binary search, a walk by CMA-ES
+a-evolutionary     Evolutionary  AS*      l2    noise image, AS, a walk by CMA-ES
+Li et al. 2021:
+aha                AHA        VANILLA     l2    noise image, binary search, a walk with a bias
+a-aha              AHA        AS*         l2    noise image, AS, a walk with a bias
 Cheng et al. 2019:
 opt                OPT        VANILLA     l2    binary search, differences of 10 rays
 a-opt              OPT        AS*         l2    AS, differences of 10 rays
@@ -154,6 +163,9 @@ rays-l2            RayS-l2    VANILLA     l2    sign flips, binary search, read 
 Chen, Jordan, Wainwright 2020:
 hsja-linf          HSJA-linf  VANILLA     linf  linf: binary search, Monte Carlo, shrinking delta
 a-hsja-linf        HSJA-linf  BOTH*       linf  linf: AS, AGREST
+Chen, Zhang, Hu, Wu 2020:
+sign-flip          Sign-Flip  VANILLA     linf  linf: binary search, smaller balls, sign flips
+a-sign-flip        Sign-Flip  AS*         linf  linf: AS, smaller balls, sign flips
 docs/frugal.md:
 hsja+calibrated    HSJA       CALIBRATED  l2    binary search, measured overshoot
 geoda+calibrated   GeoDA      CALIBRATED  l2    binary search, measured overshoot, DCT 1/4
