@@ -8,6 +8,7 @@ from .presets import PRESETS, WITH_SURROGATE, Kind, Method, Preset, described, p
 _CLASSES = {
     "boundary": ["BoundaryAttack"],
     "cgba": ["CGBA", "CGBAH"],
+    "dpattack": ["DPAttack", "DPAttackL2"],
     "frugal.attack": ["Frugal"],
     "geoda": ["GeoDA", "GeoDAOriginal"],
     "hsja": ["HSJA", "HSJALinf", "QEBA"],

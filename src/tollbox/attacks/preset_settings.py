@@ -33,6 +33,7 @@ from ..parts.starts import GaussianRays, GrowingNoise, NoiseImage, UniformNoise
 from ..parts.subspaces import Dct, Full, Resize
 from .boundary import BoundaryAttack
 from .cgba import CGBA, CGBAH
+from .dpattack import DPAttack, DPAttackL2
 from .frugal.attack import Frugal
 from .frugal.calibrated import Calibrated
 from .geoda import GeoDA, GeoDAOriginal
@@ -129,6 +130,15 @@ def walk(search: Callable[..., Search]) -> BoundaryAttack:
     return BoundaryAttack(NoiseImage(), search(1e-3, relative=True), **ADAPTATION)
 
 
+def dpattack(make: Make, asymmetric: bool = False, **more: Any) -> Attack:
+    """Return DPAttack with the authors' settings for CIFAR-10, or those for ImageNet in `more`; the
+    race has ten rounds of bisection."""
+    search = AsymmetricSearch if asymmetric else BinarySearch
+    chosen = {"doublings": by_side(3, 4), "until_one": by_side(True, False)}
+    chosen |= {"chroma": by_side(100.0, 0.0), "asymmetric": asymmetric, **more}
+    return make(search(1 / 1024, relative=True), **chosen)
+
+
 def signs(subspace: Any, delta: Any = 0.0045) -> MonteCarlo:
     return MonteCarlo(delta, subspace=subspace, weighted=False)
 
@@ -196,6 +206,10 @@ ATTACKS: dict[str, Attack] = {
     "rays": RayS(BinarySearch(SIGNS_TAU)),
     "a-rays": RayS(AsymmetricSearch(SIGNS_TAU)),
     "rays-l2": RaySL2(BinarySearch(SIGNS_TAU)),
+    "dpattack": dpattack(DPAttack, shrinkage=by_side(0.2, None)),
+    "a-dpattack": dpattack(DPAttack, True, shrinkage=by_side(0.2, None)),
+    "dpattack-l2": dpattack(DPAttackL2, shrinkage=0.2),
+    "a-dpattack-l2": dpattack(DPAttackL2, True, shrinkage=0.2),
     # The published tolerance is 1/d^2 of the path; 1e-6 is what float32 resolves.
     "hsja-linf": HSJALinf(
         UniformNoise(), BinarySearch(1e-6, relative=True), RelativeRadius(delta=1.0, power=1.0)
