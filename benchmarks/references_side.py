@@ -290,7 +290,7 @@ def dpattack(run: Run) -> None:
     vars(args).update(onlyone=0, ablation=0, replace=0, binaryM=1, useadba=0, paratype=22)
     vars(args).update(initDir=-1e5, offspringN=2, channels=3, stepp=0.01, early_stop=1)
     vars(args).update(mu=0, initystd=0, initcbstd=0, initcrstd=0)
-    run.predict_label = lambda pixels: run(pixels).argmax(1)
+    vars(run).update(predict_label=lambda pixels: run(pixels).argmax(1))
     attack = run.module("OursCifar10DBS").ATK_ADBA
     attack(run, run.image, 0, run.label, 0, 0, 8, math.inf, None, "", "", args)
 

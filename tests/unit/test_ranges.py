@@ -15,6 +15,7 @@ import tollbox as tb
 from tollbox import Stop, testing
 from tollbox.attacks.boundary import BoundaryAttack
 from tollbox.attacks.cgba import CGBA, CGBAH
+from tollbox.attacks.dpattack import DPAttack, DPAttackL2
 from tollbox.attacks.frugal.attack import Frugal
 from tollbox.attacks.frugal.calibrated import Calibrated
 from tollbox.attacks.frugal.ray_start import RayStart
@@ -190,6 +191,18 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (RayS, "levels"): HALVED,
     (RaySL2, "starts"): COUNT,
     (RaySL2, "levels"): HALVED,
+    **{
+        (made, name): allowed
+        for made in (DPAttack, DPAttackL2)
+        for name, allowed in (
+            ("doublings", HALVED),
+            ("chroma", OR_0),
+            ("shrinkage", ([None, *SHARE[0]], SHARE[1], f"{SHARE[2]}, or None")),
+            ("rounds", HALVED),
+            ("starts", COUNT),
+            ("passes", LIMIT),
+        )
+    },
     (GeoDA, "queries"): COUNT,
     (GeoDA, "growth"): (
         [math.nextafter(1, 2), 1.5, 4],

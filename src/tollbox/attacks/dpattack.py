@@ -107,8 +107,8 @@ def colour_image(problem: Problem, size: int) -> Tensor:
     low, high = means.amin(), means.amax()
     uniform = torch.special.ndtr(problem.noise("colour", size, 1, tuple(means.shape))[0:1][0])
     blocks = (means + low + (high - low) * uniform) / 2
-    blocks = blocks.repeat_interleave(size, 1).repeat_interleave(size, 2)
-    return blocks[:, : source.shape[1], : source.shape[2]]
+    wide: Tensor = blocks.repeat_interleave(size, 1).repeat_interleave(size, 2)
+    return wide[:, : source.shape[1], : source.shape[2]]
 
 
 def quantile(share: float, low: float, high: float) -> float:
@@ -122,7 +122,7 @@ def quantile(share: float, low: float, high: float) -> float:
     while high - low > 1 / 600:
         middle = (low + high) / 2
         low, high = (middle, high) if mass(middle) < wanted else (low, middle)
-    return (low + high) / 2
+    return low + share * (high - low)
 
 
 class Runs:
