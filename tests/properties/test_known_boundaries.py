@@ -49,7 +49,7 @@ NEAR = 1.25
 BUDGET = 50_000
 RATIOS = (1, 10, 100)
 TWINS = {"a-rays", "a-surfree", "hsja+as", "a-hsja", "geoda+as", "a-geoda", "cgba+as", "a-cgba"}
-TWINS |= {"a-boundary", "a-tria", "a-opt", "a-sign-opt"}
+TWINS |= {"a-boundary", "a-tria", "a-opt", "a-sign-opt", "a-dpattack", "a-dpattack-l2"}
 """At c* = 1 the same run, query for query, as the preset without asymmetric search (tests in
 test_attacks.py and test_boundary.py)."""
 SMOOTH = {boundary.name: boundary for boundary in testing.boundaries(factor=4)[:-1]}
@@ -545,6 +545,8 @@ def test_without_a_start_there_is_no_distance():
         expected = dict.fromkeys(uniform, 10_000)
         expected |= dict.fromkeys(("frugal", "frugal+seri", "frugal+surrogate"), 6 + 3 + 1000)
         expected |= dict.fromkeys(("sqba", "a-sqba"), 1 + 1000)  # the image of signs, which recurs
+        race = ("dpattack", "a-dpattack", "dpattack-l2", "a-dpattack-l2")
+        expected |= dict.fromkeys(race, 1001)  # pairs of flips, after 40 for the race and one more
         tries = expected.get(cell.name, 1000)
         assert result.ledger.by_phase == {"clean": 10, "start": 10 * tries}
         assert result.ledger.flagged == tries + 1

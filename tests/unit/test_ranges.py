@@ -197,7 +197,7 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
         for name, allowed in (
             ("doublings", HALVED),
             ("chroma", OR_0),
-            ("shrinkage", ([None, *SHARE[0]], SHARE[1], f"{SHARE[2]}, or None")),
+            ("shrinkage", SHARE),
             ("rounds", HALVED),
             ("starts", COUNT),
             ("passes", LIMIT),

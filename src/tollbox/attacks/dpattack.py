@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Annotated
 
 import numpy as np
 import torch
@@ -33,9 +32,8 @@ from ..core.by_side import at_side
 from ..core.metric import Metric
 from ..core.problem import Problem
 from ..core.stop import Stop
-from ..core.validation import between
 from ..parts.paths import Path, inward
-from ..parts.registry import Checked, Count, Depth, Limit, NonNegative, optional
+from ..parts.registry import Checked, Count, Depth, InnerFraction, Limit, NonNegative
 from ..parts.searches import Search
 from ..parts.starts import PHASE as START
 from ..parts.subspaces import Dct
@@ -47,7 +45,8 @@ SHRINK = "shrink"
 YCBCR = (0.299, 0.587, 0.114), (-0.168736, -0.331264, 0.5), (0.5, -0.418688, -0.081312)
 RGB = (1.0, 0.0, 1.402), (1.0, -0.344136, -0.714136), (1.0, 1.772, 0.0)
 """JPEG's matrices, rounded as in JPEG."""
-GREY = 128 / 255
+GREY, ROUNDING = 128 / 255, 1e-6
+"""JPEG's middle grey, and the length below which a step counts as 0."""
 RHO = 0.01401425, 2.37247315, -0.01584504, 0.02919938
 """a, b, c, d: a relative reduction x of a radius has the density a / (x + d)^b + c."""
 FIFTH, FINEST, FIRST_ROUNDS = 0.2, 2e-4, 4
@@ -193,9 +192,10 @@ class BlockSigns(Checked):
     """Whether the race stops when one size is left."""
     chroma: NonNegative = 0.0
     """Factor of the noise in the two chroma planes."""
-    shrinkage: Annotated[float | None, optional(between(0, 1))] = None
-    """Share of its bracket by which a radius shrinks when flips are compared; with None, the median
-    reduction under the density of ADBA, with the authors' constants."""
+    shrinkage: InnerFraction = 0.2
+    """Share of its bracket by which a radius shrinks when flips are compared."""
+    median: bool = False
+    """Whether it shrinks by the median reduction under ADBA's density instead."""
     asymmetric: bool = False
     """Whether a radius shrinks by no larger share than 1 / (c* + 1), as in Algorithm 1."""
     rounds: Depth = 8
@@ -286,10 +286,11 @@ class BlockSigns(Checked):
 
     def shrink(self, problem: Problem, ways: list[Way]) -> Asking[tuple[Tensor, float]]:
         """Shrink two ways in turn; return the step and the radius of the closer one."""
-        best, share = min(way.found.distance for way in ways), self.share(problem, FIFTH)
+        best = min(way.found.distance for way in ways)
+        share, rounds = self.share(problem, FIFTH)
         for way in ways:
             way.recent = [way.found.distance]
-        for turn in range(1, self.rounds + 1):
+        for turn in range(1, rounds + 1):
             asked = 0
             for way in ways:
                 if way.flagged > 1 and not way.leads(best):
@@ -313,26 +314,28 @@ class BlockSigns(Checked):
         problem.accept(closer.found)
         return closer.step, closer.high
 
-    def share(self, problem: Problem, share: float) -> float:
-        """Return the share by which a bracket shrinks."""
-        return min(share, 1 / (problem.prices.ratio + 1)) if self.asymmetric else share
+    def share(self, problem: Problem, share: float) -> tuple[float, int]:
+        """Return the share by which a bracket shrinks, and the maximum number of times: more, if
+        the share is smaller, so that the radius may shrink as far."""
+        if not self.asymmetric:
+            return share, self.rounds
+        smaller = min(share, 1 / (problem.prices.ratio + 1))
+        return smaller, math.ceil(self.rounds * share / smaller)
 
     def flip(
         self, problem: Problem, step: Tensor, radius: float, found: bool, tried: int
     ) -> Asking[Stop]:
         """Flip blocks of signs, larger blocks first; return the reason for stopping."""
-        signs = problem.only_mask(torch.where(step < 0, -1.0, 1.0).to(problem.source))
+        signs = problem.only_mask(signs_of(step))
         kept: Tensor | None = None
         for _ in range(self.passes):
-            runs, changed = Runs(problem, signs), False
-            blocks = runs.cut((0, problem.dimension))
-            while blocks:
-                halves = []
-                for block in blocks:
-                    pair = runs.cut(block)
-                    if len(pair) < 2:
-                        continue  # a single value, which was flipped as a half
-                    halves += pair
+            runs, changed, whole = Runs(problem, signs), False, problem.dimension
+            blocks = runs.cut((0, whole))
+            pairs = [] if found else [[(0, 0), (0, whole)]]  # all signs as they are, and flipped
+            while blocks or pairs:
+                cuts = [pair for pair in map(runs.cut, blocks) if len(pair) == 2]
+                blocks = [half for pair in cuts for half in pair]
+                for pair in pairs + cuts:
                     rivals = [runs.flipped(signs, half) for half in pair]
                     points = at(problem, [self.step(problem, each) for each in rivals], radius)
                     phase = FAST_CHECK if found else START
@@ -354,7 +357,7 @@ class BlockSigns(Checked):
                     if len(rivals) == 1 and kept is not None:
                         rivals, kept = [*rivals, kept], None
                     signs, radius = yield from self.compare(problem, rivals, radius, at_radius)
-                blocks = halves
+                pairs = []
             if not changed:
                 return Stop.CONVERGED if found else Stop.NO_START
         return Stop.ITERATIONS
@@ -365,13 +368,13 @@ class BlockSigns(Checked):
         """Return the signs whose boundary is closer, and their smallest adversarial radius."""
         low, high = 0.0, radius
         steps, chosen = [self.step(problem, each) for each in rivals], 0
-        for turn in range(1, self.rounds + 1):
-            if self.shrinkage is None:  # the median of ADBA
-                inner, outer = 1 - high / radius, 1 - low / radius
-                share = self.share(problem, 0.5)
-                middle = (1 - quantile(share, inner, outer)) * radius
+        share, rounds = self.share(problem, 0.5 if self.median else self.shrinkage)
+        for turn in range(1, rounds + 1):
+            if self.median:
+                reduction = quantile(share, 1 - high / radius, 1 - low / radius)
+                middle = (1 - reduction) * radius
             else:
-                middle = high - (high - low) * self.share(problem, self.shrinkage)
+                middle = high - (high - low) * share
             points = at(problem, steps, middle)
             answers = yield Ask(points, phase=SHRINK)
             passed = np.flatnonzero(answers.adversarial).tolist()
@@ -385,6 +388,11 @@ class BlockSigns(Checked):
                 break
         problem.accept(found)
         return rivals[chosen], high
+
+
+def signs_of(step: Tensor) -> Tensor:
+    """Return -1 where a step is negative, and 1 elsewhere."""
+    return torch.where(step < -ROUNDING, -1.0, 1.0).to(step)
 
 
 def at(problem: Problem, steps: list[Tensor], radius: float) -> LazyRows:
@@ -401,7 +409,7 @@ class DPAttack(BlockSigns):
     metrics = (Metric.LINF,)
 
     def toward(self, problem: Problem, image: Tensor) -> Tensor:
-        return self.step(problem, torch.where(image < problem.source, -1.0, 1.0).to(image))
+        return self.step(problem, signs_of(image - problem.source))
 
     def step(self, problem: Problem, signs: Tensor) -> Tensor:
         return problem.only_mask(signs)

@@ -206,10 +206,10 @@ ATTACKS: dict[str, Attack] = {
     "rays": RayS(BinarySearch(SIGNS_TAU)),
     "a-rays": RayS(AsymmetricSearch(SIGNS_TAU)),
     "rays-l2": RaySL2(BinarySearch(SIGNS_TAU)),
-    "dpattack": dpattack(DPAttack, shrinkage=by_side(0.2, None)),
-    "a-dpattack": dpattack(DPAttack, True, shrinkage=by_side(0.2, None)),
-    "dpattack-l2": dpattack(DPAttackL2, shrinkage=0.2),
-    "a-dpattack-l2": dpattack(DPAttackL2, True, shrinkage=0.2),
+    "dpattack": dpattack(DPAttack, median=by_side(False, True)),
+    "a-dpattack": dpattack(DPAttack, True, median=by_side(False, True)),
+    "dpattack-l2": dpattack(DPAttackL2),
+    "a-dpattack-l2": dpattack(DPAttackL2, True),
     # The published tolerance is 1/d^2 of the path; 1e-6 is what float32 resolves.
     "hsja-linf": HSJALinf(
         UniformNoise(), BinarySearch(1e-6, relative=True), RelativeRadius(delta=1.0, power=1.0)
