@@ -112,8 +112,8 @@ ONE_NORMAL = (
 )
 
 FLIPS = (
-    "nine of ten pairs of flips are flagged: the budget pays for 250 of them, and most blocks are "
-    "still large"
+    "the budget pays for 500 flagged answers: comparisons take a third to a half of them, and what "
+    "is left pays for one or two hundred pairs of flips, of blocks that are still large"
 )
 
 DRY = ("half-space", "wedge", "slab")
@@ -552,7 +552,9 @@ def test_without_a_start_there_is_no_distance():
         expected = dict.fromkeys(uniform, 10_000)
         expected |= dict.fromkeys(("frugal", "frugal+seri", "frugal+surrogate"), 6 + 3 + 1000)
         expected |= dict.fromkeys(("sqba", "a-sqba"), 1 + 1000)  # the image of signs, which recurs
-        expected |= dict.fromkeys(DPATTACK, 1001)  # pairs of flips, after 40 for the race and one more
+        expected |= dict.fromkeys(
+            DPATTACK, 1001
+        )  # 40 for the race, one, and pairs of flips
         tries = expected.get(cell.name, 1000)
         assert result.ledger.by_phase == {"clean": 10, "start": 10 * tries}
         assert result.ledger.flagged == tries + 1

@@ -110,18 +110,18 @@ def colour_image(problem: Problem, size: int) -> Tensor:
     return wide[:, : source.shape[1], : source.shape[2]]
 
 
-def quantile(share: float, low: float, high: float) -> float:
-    """Return the point below which `share` of the density between low and high lies."""
+def median_of(low: float, high: float) -> float:
+    """Return the median of the density between low and high."""
     a, b, c, d = RHO
 
     def mass(x: float) -> float:
         return a / (1 - b) * math.pow(x + d, 1 - b) + c * x
 
-    wanted = mass(low) + share * (mass(high) - mass(low))
+    wanted = (mass(low) + mass(high)) / 2
     while high - low > 1 / 600:
         middle = (low + high) / 2
         low, high = (middle, high) if mass(middle) < wanted else (low, middle)
-    return low + share * (high - low)
+    return (low + high) / 2
 
 
 class Runs:
@@ -368,13 +368,15 @@ class BlockSigns(Checked):
         """Return the signs whose boundary is closer, and their smallest adversarial radius."""
         low, high = 0.0, radius
         steps, chosen = [self.step(problem, each) for each in rivals], 0
-        share, rounds = self.share(problem, 0.5 if self.median else self.shrinkage)
-        for turn in range(1, rounds + 1):
+        turn, rounds = 0, self.rounds
+        while turn < rounds:
+            share = self.shrinkage
             if self.median:
-                reduction = quantile(share, 1 - high / radius, 1 - low / radius)
-                middle = (1 - reduction) * radius
-            else:
-                middle = high - (high - low) * share
+                first, last = 1 - high / radius, 1 - low / radius  # reductions
+                share = (median_of(first, last) - first) / (last - first)
+            share, limit = self.share(problem, share)
+            turn, rounds = turn + 1, max(rounds, limit) if turn == 0 else rounds
+            middle = high - (high - low) * share
             points = at(problem, steps, middle)
             answers = yield Ask(points, phase=SHRINK)
             passed = np.flatnonzero(answers.adversarial).tolist()
