@@ -552,9 +552,7 @@ def test_without_a_start_there_is_no_distance():
         expected = dict.fromkeys(uniform, 10_000)
         expected |= dict.fromkeys(("frugal", "frugal+seri", "frugal+surrogate"), 6 + 3 + 1000)
         expected |= dict.fromkeys(("sqba", "a-sqba"), 1 + 1000)  # the image of signs, which recurs
-        expected |= dict.fromkeys(
-            DPATTACK, 1001
-        )  # 40 for the race, one, and pairs of flips
+        expected |= dict.fromkeys(DPATTACK, 1001)  # 40 for the race, one, and pairs of flips
         tries = expected.get(cell.name, 1000)
         assert result.ledger.by_phase == {"clean": 10, "start": 10 * tries}
         assert result.ledger.flagged == tries + 1
