@@ -46,8 +46,8 @@ UNLIMITED = 10**9
 SAME = 1e-6
 """A point with no pixel farther than this from the clean image is the clean image."""
 EMPTY = (
-    "eagerpy foolbox matplotlib pandas pytorch_lightning requests skimage sklearn torch_dct "
-    "torchmetrics torchvision tqdm transformers"
+    "cv2 eagerpy foolbox matplotlib pandas pytorch_lightning pywt requests seaborn skimage sklearn "
+    "torch_dct torchmetrics torchvision tqdm transformers"
 )
 
 
@@ -285,6 +285,39 @@ def rays(run: Run) -> None:
     attack(run.image, run.label, query_limit=UNLIMITED)
 
 
+def halves(image: Any, _: str) -> tuple[Any, tuple[Any, ...]]:
+    """Return PyWavelets' `dwt2` of images with even sides, for the Haar wavelet."""
+    planes = np.asarray(image)
+    a, b = planes[..., ::2, ::2], planes[..., ::2, 1::2]
+    c, d = planes[..., 1::2, ::2], planes[..., 1::2, 1::2]
+    return (a + b + c + d) / 2, ((a + b - c - d) / 2, (a - b + c - d) / 2, (a - b - c + d) / 2)
+
+
+def doubled(bands: tuple[Any, tuple[Any, ...]], _: str) -> Any:
+    """Return PyWavelets' `idwt2` of a lowest band alone, for the Haar wavelet."""
+    lowest = np.asarray(bands[0]) / 2
+    return lowest.repeat(2, -2).repeat(2, -1)
+
+
+def dpattack(run: Run) -> None:
+    """Defaults of `OursCifar10DBS.py`, without a radius to stop at.
+
+    Its class imports relative to the folder above, and it reads `api_type` where its command line
+    sets `apitype`. Its script for ImageNet calls a function without one of its arguments.
+    """
+    stand_in("pywt", dwt2=halves, idwt2=doubled)
+    sys.path.insert(0, str(run.code.parent))
+    name = "models.OursClass"
+    sys.modules[name] = importlib.import_module(f"{run.code.name}.{name}")
+    args = argparse.Namespace(budget=UNLIMITED, api_type="standard", lowtype="rcolor", earlyexit=1)
+    vars(args).update(onlyone=0, ablation=0, replace=0, binaryM=1, useadba=0, paratype=22)
+    vars(args).update(initDir=-1e5, offspringN=2, channels=3, stepp=0.01, early_stop=1)
+    vars(args).update(mu=0, initystd=0, initcbstd=0, initcrstd=0)
+    vars(run).update(predict_label=lambda pixels: run(pixels).argmax(1))
+    attack = run.module("OursCifar10DBS").ATK_ADBA
+    attack(run, run.image, 0, run.label, 0, 0, 8, math.inf, None, "", "", args)
+
+
 def opt(run: Run, file: str = "OPT_attack", name: str = "OPT_attack") -> None:
     """Defaults of the attack."""
     model = run.module("models").PytorchModel(run, [0, 1], 0)
@@ -395,6 +428,7 @@ REFERENCES = {
     "qeba": Reference("AI-secure/QEBA", qeba),
     "qfool": Reference("ShahryarBQ/qFool", qfool),
     "rays": Reference("uclaml/RayS", rays, "linf"),
+    "dpattack": Reference("csjunjun/DPAttack", dpattack, "linf"),
     "opt": Reference("cmhcbb/attackbox", opt),
     "sign-opt": Reference(
         "cmhcbb/attackbox", partial(opt, file="Sign_OPT", name="OPT_attack_sign_SGD")

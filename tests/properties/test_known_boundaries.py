@@ -45,11 +45,12 @@ AGREST = ["hsja+agrest", "a-hsja"]
 GEOMETRIC_AGREST = ("a-tangent", "a-qeba", "a-qfool", "a-ttba", "a-cgba-h")
 ALL_AGREST = (*AGREST, "geoda+agrest", "a-geoda", "cgba+agrest", "a-cgba")
 SCHEDULED = (*ALL_AGREST, "a-hsja-linf")
+DPATTACK = ("dpattack", "a-dpattack", "dpattack-l2", "a-dpattack-l2")
 NEAR = 1.25
 BUDGET = 50_000
 RATIOS = (1, 10, 100)
 TWINS = {"a-rays", "a-surfree", "hsja+as", "a-hsja", "geoda+as", "a-geoda", "cgba+as", "a-cgba"}
-TWINS |= {"a-boundary", "a-tria", "a-opt", "a-sign-opt"}
+TWINS |= {"a-boundary", "a-tria", "a-opt", "a-sign-opt", "a-dpattack", "a-dpattack-l2"}
 TWINS |= {"a-evolutionary", "a-aha", "a-sign-flip"}
 """At c* = 1 the same run, query for query, as the preset without asymmetric search (tests in
 test_attacks.py, test_boundary.py and test_classics.py)."""
@@ -118,12 +119,18 @@ ONE_NORMAL = (
 )
 
 WALKS = ("boundary", "a-boundary", "evolutionary", "a-evolutionary", "aha", "a-aha")
+FLIPS = (
+    "the budget pays for 500 flagged answers: comparisons take a third to a half of them, and what "
+    "is left pays for one or two hundred pairs of flips, of blocks that are still large"
+)
+
 DRY = ("half-space", "wedge", "slab")
 """Where uniform noise is seldom adversarial."""
 WHY: list[tuple[tuple[str, ...], tuple[int, ...], tuple[str, ...], str]] = [
     ((), (1, 10, 100), ("stealthy-rays",), COARSE),
     (("linf corner",), (1, 10, 100), ("rays", "a-rays"), ONE_BY_ONE),
-    (tuple(SMOOTH), (1, 10), ("rays-l2",), ONLY_SIGNS),
+    (tuple(SMOOTH), (1, 10), ("rays-l2", *DPATTACK), ONLY_SIGNS),
+    ((), (100,), DPATTACK, FLIPS),
     ((), (10,), ("hsja-linf",), LARGE),
     (("linf half-space", "linf corner"), (100,), ("hsja-linf", "a-hsja-linf"), NOISE),
     (("slab",), (10, 100), ("cgba+as", "hsja+as", "geoda+as", "a-surfree"), LAYER),
@@ -561,6 +568,7 @@ def test_without_a_start_there_is_no_distance():
         expected |= dict.fromkeys(("frugal", "frugal+seri"), 6 + 3 + 1000)
         expected["frugal+surrogate"] = 5 + 3 + 1000  # one ray is for the network, at the end
         expected |= dict.fromkeys(("sqba", "a-sqba"), 1 + 1000)  # the image of signs, which recurs
+        expected |= dict.fromkeys(DPATTACK, 1001)  # 40 for the race, one, and pairs of flips
         tries = expected.get(cell.name, 1000)
         assert result.ledger.by_phase == {"clean": 10, "start": 10 * tries}
         assert result.ledger.flagged == tries + 1

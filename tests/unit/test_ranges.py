@@ -16,6 +16,7 @@ from tollbox import Stop, testing
 from tollbox.attacks.aha import AHA
 from tollbox.attacks.boundary import BoundaryAttack
 from tollbox.attacks.cgba import CGBA, CGBAH
+from tollbox.attacks.dpattack import DPAttack, DPAttackL2
 from tollbox.attacks.evolutionary import Evolutionary
 from tollbox.attacks.frugal.attack import Frugal
 from tollbox.attacks.frugal.calibrated import Calibrated
@@ -194,6 +195,18 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (RayS, "levels"): HALVED,
     (RaySL2, "starts"): COUNT,
     (RaySL2, "levels"): HALVED,
+    **{
+        (made, name): allowed
+        for made in (DPAttack, DPAttackL2)
+        for name, allowed in (
+            ("doublings", HALVED),
+            ("chroma", OR_0),
+            ("shrinkage", SHARE),
+            ("rounds", HALVED),
+            ("starts", COUNT),
+            ("passes", LIMIT),
+        )
+    },
     (GeoDA, "queries"): COUNT,
     (GeoDA, "growth"): (
         [math.nextafter(1, 2), 1.5, 4],

@@ -10,6 +10,7 @@ _CLASSES = {
     "boundary": ["BoundaryAttack"],
     "cgba": ["CGBA", "CGBAH"],
     "evolutionary": ["Evolutionary"],
+    "dpattack": ["DPAttack", "DPAttackL2"],
     "frugal.attack": ["Frugal"],
     "geoda": ["GeoDA", "GeoDAOriginal"],
     "hsja": ["HSJA", "HSJALinf", "QEBA"],

@@ -34,6 +34,7 @@ from ..parts.subspaces import Dct, Full, Resize
 from .aha import AHA
 from .boundary import BoundaryAttack
 from .cgba import CGBA, CGBAH
+from .dpattack import DPAttack, DPAttackL2
 from .evolutionary import Evolutionary
 from .frugal.attack import Frugal
 from .frugal.calibrated import Calibrated
@@ -152,6 +153,15 @@ def sign_flip(search: Callable[..., Search]) -> SignFlip:
     return SignFlip(NoiseImage(), search(1 / 1024, relative=True))
 
 
+def dpattack(make: Make, asymmetric: bool = False, **more: Any) -> Attack:
+    """Return DPAttack with the authors' settings for CIFAR-10, or those for ImageNet in `more`; the
+    race has ten rounds of bisection."""
+    search = AsymmetricSearch if asymmetric else BinarySearch
+    chosen = {"doublings": by_side(3, 4), "until_one": by_side(True, False)}
+    chosen |= {"chroma": by_side(100.0, 0.0), "asymmetric": asymmetric, **more}
+    return make(search(1 / 1024, relative=True), **chosen)
+
+
 def signs(subspace: Any, delta: Any = 0.0045) -> MonteCarlo:
     return MonteCarlo(delta, subspace=subspace, weighted=False)
 
@@ -232,6 +242,10 @@ ATTACKS: dict[str, Attack] = {
     "rays": RayS(BinarySearch(SIGNS_TAU)),
     "a-rays": RayS(AsymmetricSearch(SIGNS_TAU)),
     "rays-l2": RaySL2(BinarySearch(SIGNS_TAU)),
+    "dpattack": dpattack(DPAttack, median=by_side(False, True)),
+    "a-dpattack": dpattack(DPAttack, True, median=by_side(False, True)),
+    "dpattack-l2": dpattack(DPAttackL2),
+    "a-dpattack-l2": dpattack(DPAttackL2, True),
     # The published tolerance is 1/d^2 of the path; 1e-6 is what float32 resolves.
     "hsja-linf": HSJALinf(
         UniformNoise(), BinarySearch(1e-6, relative=True), RelativeRadius(delta=1.0, power=1.0)

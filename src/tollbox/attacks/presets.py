@@ -160,6 +160,11 @@ Chen, Gu 2020:
 rays               RayS       VANILLA     linf  linf: sign flips, binary search
 a-rays             RayS       AS*         linf  linf: sign flips, AS
 rays-l2            RayS-l2    VANILLA     l2    sign flips, binary search, read in l2
+USENIX Security 2026:
+dpattack           DPAttack   VANILLA     linf  linf: race of DCT signs by bisection, sign flips
+a-dpattack         DPAttack   AS*         linf  linf: race of DCT signs by AS, sign flips
+dpattack-l2        DPAttack-l2  VANILLA   l2    race of DCT images by bisection, sign flips
+a-dpattack-l2      DPAttack-l2  AS*       l2    race of DCT images by AS, sign flips
 Chen, Jordan, Wainwright 2020:
 hsja-linf          HSJA-linf  VANILLA     linf  linf: binary search, Monte Carlo, shrinking delta
 a-hsja-linf        HSJA-linf  BOTH*       linf  linf: AS, AGREST
