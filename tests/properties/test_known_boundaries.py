@@ -49,7 +49,7 @@ NEAR = 1.25
 BUDGET = 50_000
 RATIOS = (1, 10, 100)
 TWINS = {"a-rays", "a-surfree", "hsja+as", "a-hsja", "geoda+as", "a-geoda", "cgba+as", "a-cgba"}
-TWINS |= {"a-boundary", "a-tria", "a-opt", "a-sign-opt"}
+TWINS |= {"a-boundary", "a-tria", "a-opt", "a-sign-opt", "a-adba"}
 """At c* = 1 the same run, query for query, as the preset without asymmetric search (tests in
 test_attacks.py and test_boundary.py)."""
 SMOOTH = {boundary.name: boundary for boundary in testing.boundaries(factor=4)[:-1]}

@@ -13,6 +13,7 @@ from every_preset import attack_of, names
 
 import tollbox as tb
 from tollbox import Stop, testing
+from tollbox.attacks.adba import ADBA
 from tollbox.attacks.boundary import BoundaryAttack
 from tollbox.attacks.cgba import CGBA, CGBAH
 from tollbox.attacks.frugal.attack import Frugal
@@ -40,6 +41,8 @@ from tollbox.core.validation import (
     whole,
 )
 from tollbox.errors import InputError
+from tollbox.parts.blocks import Quarters, Weakest
+from tollbox.parts.comparisons import CommonRadius
 from tollbox.parts.directions import TernarySpectrum
 from tollbox.parts.estimates import (
     AdaptiveRadius,
@@ -262,9 +265,14 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (TriA, "patience"): LIMIT,
     (TriA, "iterations"): LIMIT,
     (Rescaled, "share"): SHARE,
-    (Rescaled, "smaller"): FROM_0_TO_1,
-    (Rescaled, "larger"): WAVES,
-    (Rescaled, "step"): SHARE,
+    (Quarters, "smaller"): FROM_0_TO_1,
+    (Quarters, "larger"): WAVES,
+    (Weakest, "size"): COUNT,
+    (Weakest, "factor"): FROM_0_TO_1,
+    (CommonRadius, "tau"): SHARE,
+    (CommonRadius, "rounds"): HALVED,
+    (ADBA, "starts"): COUNT,
+    (ADBA, "levels"): HALVED,
     (Frugal, "reweighing_period"): FROM_0,
     (Frugal, "reweighing_information"): WAVES,
     (Frugal, "relative_delta"): FROM_0_TO_1,

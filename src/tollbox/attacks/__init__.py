@@ -6,6 +6,7 @@ from .._lazy import lazy_names
 from .presets import PRESETS, WITH_SURROGATE, Kind, Method, Preset, described, preset, presets
 
 _CLASSES = {
+    "adba": ["ADBA"],
     "boundary": ["BoundaryAttack"],
     "cgba": ["CGBA", "CGBAH"],
     "frugal.attack": ["Frugal"],
