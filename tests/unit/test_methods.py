@@ -77,7 +77,6 @@ def test_a_family_has_one_vanilla_attack_unless_it_is_our_own() -> None:
         ("a-tria", "VA+AS (A-TriA)", "A-TriA", Kind.ASYMMETRIC),
         ("cgba+seri", "with SeRI's rescaling", "CGBA+SeRI (tollbox)", Kind.OWN),
         ("cgba+sar", "with SAR's rescaling", "CGBA+SAR (tollbox)", Kind.OWN),
-        ("a-adba", "VA+AS (A-ADBA)", "A-ADBA", Kind.ASYMMETRIC),
         ("frugal", "built-in", "Frugal (tollbox)", Kind.OWN),
         (
             'a-sqba"\nsurrogate = "nets:one',

@@ -265,6 +265,7 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (TriA, "patience"): LIMIT,
     (TriA, "iterations"): LIMIT,
     (Rescaled, "share"): SHARE,
+    (Rescaled, "stretch"): LENGTH,
     (Quarters, "smaller"): FROM_0_TO_1,
     (Quarters, "larger"): WAVES,
     (Weakest, "size"): COUNT,
@@ -367,6 +368,9 @@ PLACES: dict[type, tuple[str, str]] = {
     OptStyle: ("stealthy-hsja", "estimate"),
     TernarySpectrum: ("surfree", "directions"),
     Galloping: ("cgba-original", "sweep"),
+    Quarters: ("cgba+seri", "blocks"),
+    Weakest: ("cgba+sar", "blocks"),
+    CommonRadius: ("cgba+seri", "comparison"),
     SignedGrid: ("surfree-original", "sweep"),
     CosineSearch: ("surfree-original", "arc_search"),
     GrowingNoise: ("cgba", "start"),
@@ -400,6 +404,8 @@ def test_what_is_allowed_can_be_run(
             if issubclass(made, (MonteCarlo, Agrest, Biased, Calibrated)):
                 part = dataclasses.replace(part, subspace=Dct(2))
             attack = dataclasses.replace(tb.preset(preset), **{place: part})  # type: ignore[type-var]
+        if isinstance(attack, Rescaled) and field != "stretch":
+            attack = dataclasses.replace(attack, stretch=100.0)
         [result] = tb.run(
             attack,
             model,

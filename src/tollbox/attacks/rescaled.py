@@ -11,8 +11,8 @@ A candidate is the perturbation times the factors of its pixels, scaled back to 
 The part `blocks` proposes the factors, and `comparison` chooses between the old and the new
 perturbation. An attack does not know its budget, so the two take turns:
 
-1. The attack's asks pass unchanged until they have cost `stretch`. Then rescaling tries proposals on
-   the best perturbation until it has its `share` of the cost so far, and the attack continues.
+1. The attack's asks pass unchanged until they have cost `stretch`. Then rescaling tries proposals
+   on the best perturbation until it has its `share` of the cost so far, and the attack continues.
 2. In the next turn, the attack's closest iterate since is compared with all factors so far. If it
    has the smallest distance and wins without them, rescaling starts again from it.
 
