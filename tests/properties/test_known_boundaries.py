@@ -115,6 +115,7 @@ DRY = ("half-space", "wedge", "slab")
 WHY: list[tuple[tuple[str, ...], tuple[int, ...], tuple[str, ...], str]] = [
     ((), (1, 10, 100), ("stealthy-rays",), COARSE),
     (("linf corner",), (1, 10, 100), ("rays", "a-rays"), ONE_BY_ONE),
+    (("linf corner",), (10, 100), ("adba", "a-adba"), ONE_BY_ONE),
     (tuple(SMOOTH), (1, 10), ("rays-l2",), ONLY_SIGNS),
     ((), (10,), ("hsja-linf",), LARGE),
     (("linf half-space", "linf corner"), (100,), ("hsja-linf", "a-hsja-linf"), NOISE),
