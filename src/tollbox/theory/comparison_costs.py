@@ -21,7 +21,7 @@ import math
 from scipy.optimize import brentq
 
 A, B, C, D = 0.03133292769944518, 3.0659694403842903, 0.16755646970211466, 0.13403850261898806
-"""The authors' fit (their code; the paper's section 3.3 has fewer digits)."""
+"""The fit in the authors' code."""
 
 
 def share_to_query(ratio: float) -> float:
