@@ -4,9 +4,9 @@
     python benchmarks/references.py --code DIR --net resnet50 --device cuda --only ttba cgba
 
 DIR holds your checkouts of the references, one folder each, with the repository's name (RayS,
-attackbox, QEBA, qFool, TA, TangentAttack, TtBA, CGBA, SurFree, SeRI, realistic-adv-examples).
-Nothing of them is in this repository. A reference that is absent is skipped. `references_side.py`
-has the settings.
+attackbox, QEBA, qFool, TA, TangentAttack, TtBA, CGBA, SurFree, SeRI, SAR, ADBA, DPAttack,
+realistic-adv-examples). Nothing of them is in this repository. A reference that is absent is
+skipped. `references_side.py` has the settings.
 
 1. c* = 1, and each side starts as its authors do. Every query counts, except the clean image.
 2. A distance is that of the best adversarial image in [0,1] that was sent by the mark, whatever the

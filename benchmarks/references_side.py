@@ -46,7 +46,8 @@ UNLIMITED = 10**9
 SAME = 1e-6
 """A point with no pixel farther than this from the clean image is the clean image."""
 EMPTY = (
-    "cv2 eagerpy foolbox matplotlib pandas pytorch_lightning pywt requests seaborn skimage sklearn "
+    "cv2 eagerpy foolbox line_profiler matplotlib pandas pytorch_lightning pywt requests seaborn "
+    "skimage sklearn "
     "torch_dct torchmetrics torchvision tqdm transformers"
 )
 
@@ -186,7 +187,9 @@ def ttba(run: Run) -> None:
 def cgba_of_seri(run: Run, share: float = 1.0) -> Any:
     """Defaults of `Attacker`; below 224 pixels it samples the full space."""
     args = argparse.Namespace(budget=int(share * run.last), budget2=UNLIMITED, epsilon=0, early=0)
-    vars(args).update(targeted=0, initSign=1, RGB_mod=0, RGB="RGB", k1=0.2, k2=1.8, dataset="")
+    vars(args).update(
+        targeted=0, RandResizePad=0, initSign=1, RGB_mod=0, RGB="RGB", k1=0.2, k2=1.8, dataset=""
+    )
     model = run.module("general_torch_model").GeneralTorchModel(run, args)
     base = run.module("CGBA").Attacker(args, model, run.image, 0, iteration=UNLIMITED)
     base.attack()
@@ -198,6 +201,21 @@ def seri(run: Run) -> None:
     base = cgba_of_seri(run, share=0.8)
     attacker = run.module("SeRI").Attacker
     attacker(base.args, base.model, run.image, 0, run.label, None, None, base).attack()
+
+
+def sar(run: Run) -> None:
+    """Defaults of `Attacker`, and the README's shares: 97 % of the queries are CGBA's."""
+    base = cgba_of_seri(run, share=0.97)
+    attacker = run.module("SAR").Attacker
+    attacker(base.args, base.model, run.image, 0, run.label, None, None, base).attack()
+
+
+def adba(run: Run) -> None:
+    """Defaults of `main_ADBA` (ADBA-md), with the tolerance that it passes on."""
+    model = run.module("general_torch_model", "code").GeneralTorchModel(run)
+    args = argparse.Namespace(budget=UNLIMITED, channels=3, initDir=1, offspringN=2, binaryM=1)
+    attack = run.module("ADBA", "code").ATK_ADBA
+    attack(model, run.image, 0, run.label.cpu(), 0, 0, 8, args)
 
 
 def cgba(run: Run, method: str = "CGBA") -> None:
@@ -422,6 +440,7 @@ REFERENCES = {
     "ttba": Reference("BUPTAIOC/TtBA", ttba),
     "cgba": Reference("BUPTAIOC/SeRI", cgba_of_seri),
     "cgba+seri": Reference("BUPTAIOC/SeRI", seri),
+    "cgba+sar": Reference("Flyingssheep/SAR", sar),
     "cgba-original": Reference("Farhamdur/CGBA", cgba),
     "cgba-h": Reference("Farhamdur/CGBA", partial(cgba, method="CGBA_H")),
     "surfree-original": Reference("t-maho/SurFree", surfree),
@@ -429,6 +448,7 @@ REFERENCES = {
     "qfool": Reference("ShahryarBQ/qFool", qfool),
     "rays": Reference("uclaml/RayS", rays, "linf"),
     "dpattack": Reference("csjunjun/DPAttack", dpattack, "linf"),
+    "adba": Reference("BUPTAIOC/ADBA", adba, "linf"),
     "opt": Reference("cmhcbb/attackbox", opt),
     "sign-opt": Reference(
         "cmhcbb/attackbox", partial(opt, file="Sign_OPT", name="OPT_attack_sign_SGD")

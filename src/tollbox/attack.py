@@ -26,6 +26,8 @@ from .core.result import Step as Step
 from .core.stop import Stop as Stop
 from .engine.engine import Engine as Engine
 from .engine.engine import Progress as Progress
+from .parts.blocks import Blocks as Blocks
+from .parts.comparisons import Comparison as Comparison
 from .parts.directions import Directions as Directions
 from .parts.estimates import Estimate as Estimate
 from .parts.paths import Sweep as Sweep

@@ -50,7 +50,8 @@ NEAR = 1.25
 BUDGET = 50_000
 RATIOS = (1, 10, 100)
 TWINS = {"a-rays", "a-surfree", "hsja+as", "a-hsja", "geoda+as", "a-geoda", "cgba+as", "a-cgba"}
-TWINS |= {"a-boundary", "a-tria", "a-opt", "a-sign-opt", "a-dpattack", "a-dpattack-l2"}
+TWINS |= {"a-boundary", "a-tria", "a-opt", "a-sign-opt", "a-adba"}
+TWINS |= {"a-dpattack", "a-dpattack-l2"}
 TWINS |= {"a-evolutionary", "a-aha", "a-sign-flip"}
 """At c* = 1 the same run, query for query, as the preset without asymmetric search (tests in
 test_attacks.py, test_boundary.py and test_classics.py)."""
@@ -129,6 +130,7 @@ DRY = ("half-space", "wedge", "slab")
 WHY: list[tuple[tuple[str, ...], tuple[int, ...], tuple[str, ...], str]] = [
     ((), (1, 10, 100), ("stealthy-rays",), COARSE),
     (("linf corner",), (1, 10, 100), ("rays", "a-rays"), ONE_BY_ONE),
+    (("linf corner",), (10, 100), ("adba", "a-adba"), ONE_BY_ONE),
     (tuple(SMOOTH), (1, 10), ("rays-l2", *DPATTACK), ONLY_SIGNS),
     ((), (100,), DPATTACK, FLIPS),
     ((), (10,), ("hsja-linf",), LARGE),

@@ -76,6 +76,7 @@ def test_a_family_has_one_vanilla_attack_unless_it_is_our_own() -> None:
         ("a-cgba-h", "VA+AS+AGREST (A-CGBA-H)", "A-CGBA-H", Kind.ASYMMETRIC),
         ("a-tria", "VA+AS (A-TriA)", "A-TriA", Kind.ASYMMETRIC),
         ("cgba+seri", "with SeRI's rescaling", "CGBA+SeRI (tollbox)", Kind.OWN),
+        ("cgba+sar", "with SAR's rescaling", "CGBA+SAR (tollbox)", Kind.OWN),
         ("frugal", "built-in", "Frugal (tollbox)", Kind.OWN),
         (
             'a-sqba"\nsurrogate = "nets:one',

@@ -13,6 +13,7 @@ from every_preset import attack_of, names
 
 import tollbox as tb
 from tollbox import Stop, testing
+from tollbox.attacks.adba import ADBA
 from tollbox.attacks.aha import AHA
 from tollbox.attacks.boundary import BoundaryAttack
 from tollbox.attacks.cgba import CGBA, CGBAH
@@ -45,6 +46,8 @@ from tollbox.core.validation import (
     whole,
 )
 from tollbox.errors import InputError
+from tollbox.parts.blocks import Quarters, Weakest
+from tollbox.parts.comparisons import CommonRadius
 from tollbox.parts.directions import TernarySpectrum
 from tollbox.parts.estimates import (
     AdaptiveRadius,
@@ -298,9 +301,15 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     (TriA, "patience"): LIMIT,
     (TriA, "iterations"): LIMIT,
     (Rescaled, "share"): SHARE,
-    (Rescaled, "smaller"): FROM_0_TO_1,
-    (Rescaled, "larger"): WAVES,
-    (Rescaled, "step"): SHARE,
+    (Rescaled, "stretch"): LENGTH,
+    (Quarters, "smaller"): FROM_0_TO_1,
+    (Quarters, "larger"): WAVES,
+    (Weakest, "size"): COUNT,
+    (Weakest, "factor"): FROM_0_TO_1,
+    (CommonRadius, "tau"): SHARE,
+    (CommonRadius, "rounds"): HALVED,
+    (ADBA, "starts"): COUNT,
+    (ADBA, "levels"): HALVED,
     (Frugal, "reweighing_period"): FROM_0,
     (Frugal, "reweighing_information"): WAVES,
     (Frugal, "relative_delta"): FROM_0_TO_1,
@@ -395,6 +404,9 @@ PLACES: dict[type, tuple[str, str]] = {
     OptStyle: ("stealthy-hsja", "estimate"),
     TernarySpectrum: ("surfree", "directions"),
     Galloping: ("cgba-original", "sweep"),
+    Quarters: ("cgba+seri", "blocks"),
+    Weakest: ("cgba+sar", "blocks"),
+    CommonRadius: ("cgba+seri", "comparison"),
     SignedGrid: ("surfree-original", "sweep"),
     CosineSearch: ("surfree-original", "arc_search"),
     GrowingNoise: ("cgba", "start"),
@@ -428,6 +440,8 @@ def test_what_is_allowed_can_be_run(
             if issubclass(made, (MonteCarlo, Agrest, Biased, Calibrated)):
                 part = dataclasses.replace(part, subspace=Dct(2))
             attack = dataclasses.replace(tb.preset(preset), **{place: part})  # type: ignore[type-var]
+        if isinstance(attack, Rescaled) and field != "stretch":
+            attack = dataclasses.replace(attack, stretch=100.0)
         [result] = tb.run(
             attack,
             model,

@@ -17,7 +17,17 @@ from tollbox.attacks.frugal.calibrated import Calibrated
 from tollbox.attacks.frugal.ray_start import RayStart
 from tollbox.core.by_side import BySide, at_side, by_side
 from tollbox.errors import InputError
-from tollbox.parts import directions, estimates, paths, priors, searches, starts, subspaces
+from tollbox.parts import (
+    blocks,
+    comparisons,
+    directions,
+    estimates,
+    paths,
+    priors,
+    searches,
+    starts,
+    subspaces,
+)
 from tollbox.parts import starts as gaussian_rays
 from tollbox.parts.estimates import Agrest, OptStyle
 from tollbox.parts.paths import Galloping
@@ -255,6 +265,8 @@ def test_every_part_can_take_the_place_of_its_kind(kind: Any) -> None:
         ("surfree", directions.Directions, "directions"),
         ("surfree", subspaces.Subspace, "directions.subspace"),
         ("frugal", subspaces.Prior, "prior"),
+        ("adba", comparisons.Comparison, "comparison"),
+        ("cgba+seri", blocks.Blocks, "blocks"),
     ]
     [(preset, _, key)] = [place for place in places if place[1] is kind]
     for part in PARTS[kind]:
@@ -270,7 +282,7 @@ def test_every_part_can_take_the_place_of_its_kind(kind: Any) -> None:
 def test_every_part_of_ours_is_known() -> None:
     """Whoever adds a part registers it, unless it takes more than numbers and words."""
     not_parts = {"Tolerance", "SplitRule", "OptimalRule", "Pool", "Drawing", "Sampling", "Circle"}
-    modules = [starts, searches, estimates, subspaces, directions, paths]
+    modules = [starts, searches, estimates, subspaces, directions, paths, blocks, comparisons]
     modules += [calibrated, gaussian_rays, inward, priors, transfer_start]
     found = {
         name

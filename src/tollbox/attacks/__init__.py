@@ -7,6 +7,7 @@ from .presets import PRESETS, WITH_SURROGATE, Kind, Method, Preset, described, p
 
 _CLASSES = {
     "aha": ["AHA"],
+    "adba": ["ADBA"],
     "boundary": ["BoundaryAttack"],
     "cgba": ["CGBA", "CGBAH"],
     "evolutionary": ["Evolutionary"],

@@ -17,6 +17,8 @@ from typing import Any
 
 from ..core.by_side import by_side
 from ..core.problem import Attack
+from ..parts.blocks import Weakest
+from ..parts.comparisons import CommonRadius, FollowInward
 from ..parts.directions import SingleWaves, TernarySpectrum
 from ..parts.estimates import AdaptiveRadius, Agrest, Biased, MonteCarlo, OptStyle, RelativeRadius
 from ..parts.paths import QUARTER_TURN, Galloping, SignedGrid
@@ -25,12 +27,12 @@ from ..parts.searches import (
     BinarySearch,
     CosineSearch,
     LineSearch,
-    OptimalSearch,
     Search,
     ThetaSearch,
 )
 from ..parts.starts import GaussianRays, GrowingNoise, NoiseImage, UniformNoise
 from ..parts.subspaces import Dct, Full, Resize
+from .adba import ADBA
 from .aha import AHA
 from .boundary import BoundaryAttack
 from .cgba import CGBA, CGBAH
@@ -72,7 +74,7 @@ OMEGA = 0.00675
 SIGMA = by_side(0.0166, 0.0291)
 """TtBA's 3e-4 for each coordinate: of 3x32x32, or of 56 x 56 x 3."""
 SMALLER_SIGMA = by_side(0.0111, 0.0194)
-"""2e-4 for each coordinate: SeRI's, and Stealthy GeoDA's."""
+"""2e-4 for each coordinate: SeRI's and SAR's, and Stealthy GeoDA's."""
 ADAPTATION = {"check_every": 4, "orthogonal_window": 10, "source_window": 8}
 """Foolbox uses 10, 100 and 30. With these values the step sizes adapt within about forty queries,
 as in ART, rather than three hundred."""
@@ -166,6 +168,11 @@ def signs(subspace: Any, delta: Any = 0.0045) -> MonteCarlo:
     return MonteCarlo(delta, subspace=subspace, weighted=False)
 
 
+CGBA_2E4 = CGBA(
+    GrowingNoise(0.02), BinarySearch(1e-4), signs(LOW, SMALLER_SIGMA), sweep=Galloping()
+)
+"""CGBA in the code of SeRI and SAR."""
+
 ATTACKS: dict[str, Attack] = {
     # the paper's Table 1
     "surfree": surfree(BinarySearch),
@@ -241,6 +248,8 @@ ATTACKS: dict[str, Attack] = {
     "stealthy-rays": RayS(LineSearch(SIGNS_TAU), linf_tau=True, least_left=0.9),
     "rays": RayS(BinarySearch(SIGNS_TAU)),
     "a-rays": RayS(AsymmetricSearch(SIGNS_TAU)),
+    "adba": ADBA(BinarySearch(SIGNS_TAU), CommonRadius(rounds=8)),
+    "a-adba": ADBA(AsymmetricSearch(SIGNS_TAU), CommonRadius(rounds=8, priced=True)),
     "rays-l2": RaySL2(BinarySearch(SIGNS_TAU)),
     "dpattack": dpattack(DPAttack, median=by_side(False, True)),
     "a-dpattack": dpattack(DPAttack, True, median=by_side(False, True)),
@@ -259,10 +268,9 @@ ATTACKS: dict[str, Attack] = {
     "cgba+calibrated": CGBA(GrowingNoise(), FINE, Calibrated(subspace=LOW)),
     "frugal": Frugal(),
     "frugal+surrogate": Frugal(),
-    "cgba+seri": Rescaled(
-        CGBA(GrowingNoise(0.02), BinarySearch(1e-4), signs(LOW, SMALLER_SIGMA), sweep=Galloping())
-    ),
-    "frugal+seri": Rescaled(Frugal(), OptimalSearch(1 / 16, relative=True)),
+    "cgba+seri": Rescaled(CGBA_2E4),
+    "frugal+seri": Rescaled(Frugal(), comparison=CommonRadius(priced=True)),
+    "cgba+sar": Rescaled(CGBA_2E4, Weakest(by_side(4, 16)), FollowInward(), 0.03, stretch=1940.0),
     # with a surrogate
     **rays("prior-opt", PriorOPT, longest=by_side(0.1, 1.0)),
     **rays("pars-opt", PARSOPT, longest=by_side(0.1, 1.0), alpha=by_side(2.0, 0.4)),

@@ -5,7 +5,8 @@
    attack is first needed, so that presets can be listed without torch.
 3. A bare name is the vanilla attack. `+as` has asymmetric search, `+agrest` asymmetric gradient
    estimation, and `a-` everything that can be asymmetric. `-original` is the authors' form where
-   the paper's code differs. `+calibrated` has a measured overshoot, `+seri` SeRI's rescaling.
+   the paper's code differs. `+calibrated` has a measured overshoot, `+seri` and `+sar` the
+   rescaling of blocks by these methods.
 4. In the words for the parts, "A or B" is A for large images and B for small ones
    (core/by_side.py).
 """
@@ -52,6 +53,7 @@ class Method(enum.Enum):
     ORIGINAL = ("original", Kind.VANILLA, "original {}")
     OWN = ("built-in", Kind.OWN, "{}")
     RESCALED = ("with SeRI's rescaling", Kind.OWN, "{}+SeRI")
+    SAR = ("with SAR's rescaling", Kind.OWN, "{}+SAR")
     SURROGATE = ("with a surrogate", Kind.OWN, "{}+surrogate")
 
     def __init__(self, words: str, kind: Kind, title: str) -> None:
@@ -165,6 +167,9 @@ dpattack           DPAttack   VANILLA     linf  linf: race of DCT signs by bisec
 a-dpattack         DPAttack   AS*         linf  linf: race of DCT signs by AS, sign flips
 dpattack-l2        DPAttack-l2  VANILLA   l2    race of DCT images by bisection, sign flips
 a-dpattack-l2      DPAttack-l2  AS*       l2    race of DCT images by AS, sign flips
+Wang et al. 2025:
+adba               ADBA       VANILLA     linf  linf: sign flips, compared at common radii
+a-adba             ADBA       AS*         linf  linf: sign flips, radii by expected cost
 Chen, Jordan, Wainwright 2020:
 hsja-linf          HSJA-linf  VANILLA     linf  linf: binary search, Monte Carlo, shrinking delta
 a-hsja-linf        HSJA-linf  BOTH*       linf  linf: AS, AGREST
@@ -179,6 +184,8 @@ frugal             Frugal     OWN         l2    ray start, optimal search, overs
 SeRI, 2026:
 cgba+seri          CGBA       RESCALED    l2    as cgba, a fifth of the cost for rescaled blocks
 frugal+seri        Frugal     RESCALED    l2    as frugal, a fifth of the cost for rescaled blocks
+SAR, 2026:
+cgba+sar           CGBA       SAR         l2    as cgba, 3 % of the cost for its weakest blocks
 docs/frugal.md:
 frugal+surrogate   Frugal     SURROGATE@  l2    as frugal, guided by surrogate networks
 ICLR 2025:

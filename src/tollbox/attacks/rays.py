@@ -45,12 +45,12 @@ def blocks(dimension: int, level: int) -> list[Block]:
     return [(first, min(dimension, first + size)) for first in range(0, dimension, size)]
 
 
-def _values(block: Block, places: Tensor | None) -> slice | Tensor:
+def values_of(block: Block, places: Tensor | None) -> slice | Tensor:
     """Return the index of a block; `places` are the positions that may change, or None for all."""
     return slice(*block) if places is None else places[slice(*block)]
 
 
-def _flipped(problem: Problem, signs: Tensor, radius: float, flips: list[Block]) -> LazyRows:
+def flipped_rows(problem: Problem, signs: Tensor, radius: float, flips: list[Block]) -> LazyRows:
     """Return the rows x* + r s, clipped, with one block of signs flipped in each."""
     source, places, step = problem.source, problem.free_places, signs * radius
     kept = (step + source).clamp_(0, 1).flatten()
@@ -59,11 +59,27 @@ def _flipped(problem: Problem, signs: Tensor, radius: float, flips: list[Block])
     def make(first: int, last: int) -> Tensor:
         points = kept.repeat(last - first, 1)
         for point, block in zip(points, flips[first:last], strict=True):
-            values = _values(block, places)
+            values = values_of(block, places)
             point[values] = turned[values]
         return points.view(-1, *source.shape)
 
     return LazyRows(len(flips), make)
+
+
+def first_signs(
+    problem: Problem, image: Tensor, search: Search, unit: float, scale: float
+) -> Asking[tuple[Tensor, float] | None]:
+    """Return the signs and the radius of the boundary point on the line to an image, or None if
+    that image is not adversarial. `unit` is the distance of radius 1."""
+    source = problem.source
+    start = yield from first_adversarial(image[None], START)
+    if start is None:
+        return None
+    line = Segment(source, start, start.distance / unit * math.sqrt(problem.dimension))
+    iterate = yield from search(problem, line, scale)
+    problem.accept(iterate)
+    signs = problem.only_mask(torch.ones_like(source))
+    return torch.where(start.point < source, -signs, signs), iterate.distance / unit
 
 
 @dataclass(frozen=True)
@@ -88,28 +104,25 @@ class SignFlips(Checked):
         signs, radius, found, tried = problem.only_mask(torch.ones_like(source)), 1.0, False, 0
         flips: list[Block] = []
         if problem.start_image is not None:
-            start = yield from first_adversarial(problem.start_image[None], START)
-            if start is None:
+            given = problem.start_image
+            signed = yield from first_signs(problem, given, self.search, unit, scale)
+            if signed is None:
                 return Stop.NO_START
-            line = Segment(source, start, start.distance / unit * root)
-            iterate = yield from self.search(problem, line, scale)
-            problem.accept(iterate)
-            signs = torch.where(start.point < source, -signs, signs)
-            radius, found, flips = iterate.distance / unit, True, [(0, 0)]  # unflipped first
+            (signs, radius), found, flips = signed, True, [(0, 0)]  # unflipped first
         for level in range(self.levels):
             flips += blocks(problem.dimension, level)
             single, changed = len(flips) == problem.dimension, False
             while flips:
                 if not found:
                     flips = flips[: self.starts - tried]
-                rows = _flipped(problem, signs, radius, flips)
+                rows = flipped_rows(problem, signs, radius, flips)
                 phase = FAST_CHECK if found else START
                 answers = yield Ask(rows, until=Until.ADVERSARIAL, phase=phase)
                 asked, tried = len(answers), tried + len(answers)
                 block, flips = flips[asked - 1], flips[asked:]
                 if answers.adversarial[-1]:
                     flipped = signs.clone()
-                    flipped.view(-1)[_values(block, problem.free_places)] *= -1
+                    flipped.view(-1)[values_of(block, problem.free_places)] *= -1
                     start = Iterate(rows[asked - 1 : asked][0], float(answers.distances[-1]))
                     ray = Ray(source, flipped, radius, start, reach)
                     moved = yield from self.search(problem, ray, scale)

@@ -1,7 +1,7 @@
 """Parts: the classes that a study file can name, and the values that their fields accept.
 
 1. A kind is the protocol that annotates an attack's field: Start, Search, Estimate, Subspace,
-   Prior, Directions, Sweep.
+   Prior, Directions, Sweep, Comparison, Blocks.
 2. One line above its class registers a part and makes it a frozen dataclass, in a file that
    `parts/__init__.py` imports:
 
