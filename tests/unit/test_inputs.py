@@ -181,7 +181,7 @@ def test_a_wrong_call_is_refused(changes, message):
         (lambda: tb.Prices.per_class({3: -2}), "the price of class 3 is -2"),
         (lambda: tb.Prices.per_class({3: 0}, default=0), "all prices are 0"),
         (lambda: tb.preset("a-hjsa"), "unknown preset 'a-hjsa': did you mean 'a-hsja'"),
-        (lambda: tb.preset("zzzz"), "no name is similar. Known: a-boundary, a-cgba, a-cgba-h"),
+        (lambda: tb.preset("zzzz"), "no name is similar. Known: a-adba, a-aha, a-boundary"),
         (lambda: tb.preset(None), "name is None: expected the name of a preset"),
         (lambda: tb.preset(3), "name is 3: expected the name of a preset"),
         (lambda: tb.models.from_torch(3), "network is 3: expected a network .*from_callable"),
