@@ -60,6 +60,11 @@ def test_the_best_share_is_where_the_expected_cost_is_least(ratio):
     assert expected_comparison_cost(ratio, 0.5) == pytest.approx(2 * (1 + ratio))
 
 
+def test_the_expected_cost_at_the_ends_of_prices():
+    assert expected_comparison_cost(0) == 1
+    assert expected_comparison_cost(math.inf) == math.inf
+
+
 @pytest.mark.parametrize("measured", [False, True])
 @pytest.mark.parametrize(("ratio", "priced"), [(1, False), (1, True), (25, False), (25, True)])
 def test_the_smaller_distance_wins_at_the_expected_cost(ratio, priced, measured):
@@ -152,12 +157,16 @@ def test_quarters_follow_the_largest_norm_down_to_single_pixels():
 
 def test_the_weakest_blocks_are_the_share_of_the_image_that_is_due():
     assert [share_of(k) for k in range(7)] == [1 / 2, 1 / 4, 3 / 4, 1 / 8, 3 / 8, 5 / 8, 7 / 8]
-    image = torch.arange(16.0).view(1, 4, 4).repeat_interleave(4, 1).repeat_interleave(4, 2)
+    image = torch.arange(1.0, 17).view(1, 4, 4).repeat_interleave(4, 1).repeat_interleave(4, 2)
     propose = Weakest(size=4).begin(-image)
     for share, blocks in ((1 / 2, 8), (1 / 4, 4), (3 / 4, 12)):
         [factors] = propose(torch.zeros(1, 16, 16))
         assert factors.unique().tolist() == pytest.approx([0.9, 1])
-        assert torch.equal(factors < 1, image < blocks), share
+        assert torch.equal(factors < 1, image <= blocks), share
+    # Blocks without a perturbation, as outside a mask, do not count: scaling them changes nothing.
+    image[..., 8:] = 0
+    [factors] = Weakest(size=4).begin(image)(image)
+    assert (factors * image != image).sum() == 4 * 16
     [factors] = Weakest(size=5).begin(torch.rand(3, 7, 12))(image)
     assert factors.shape == (1, 7, 12)
 

@@ -368,6 +368,26 @@ def test_rescaling_takes_off_what_the_model_does_not_look_at():
     assert 1 <= min(good) < 1.06
 
 
+@dataclass(frozen=True)
+class Improving(Steady):
+    """An attack that accepts a closer point with every query."""
+
+    def __call__(self, problem):
+        for step in range(self.queries):
+            point = torch.lerp(self.point, problem.source, 1e-6 * step)
+            answers = yield Ask(point[None], phase="steady")
+            problem.accept(Iterate(point, float(answers.distances[0])))
+        return Stop.ITERATIONS
+
+
+def test_an_attack_that_improves_with_every_query_is_rescaled():
+    point = GREY + 1.0001 * math.sqrt(2) / math.sqrt(768)
+    problem = tb.attack.Problem(GREY, 0)
+    attack = Rescaled(Improving(point, 300), stretch=100.0)
+    done = drive(attack(problem), problem, lambda _: 1)
+    assert done.phased.count(COMPARE) >= 40
+
+
 def test_rescaling_has_its_share_of_the_cost_and_the_attack_asks_what_it_asked():
     point = GREY + 1.0001 * math.sqrt(2) / math.sqrt(768)
     problem = tb.attack.Problem(GREY, 0, prices=tb.Prices(10, 1))

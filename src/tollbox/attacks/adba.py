@@ -76,9 +76,8 @@ class ADBA(Checked):
             flips += halves(problem.dimension, level)
             single, changed = len(blocks(problem.dimension, level)) == problem.dimension, False
             while flips:
-                if not found:
-                    flips = flips[: self.starts - tried]
-                rows = flipped_rows(problem, signs, radius, flips)
+                some = flips if found else flips[: self.starts - tried]
+                rows = flipped_rows(problem, signs, radius, some)
                 phase = PHASE if found else START
                 answers = yield Ask(rows, until=Until.ADVERSARIAL, phase=phase)
                 asked, tried = len(answers), tried + len(answers)

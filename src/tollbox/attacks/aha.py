@@ -19,7 +19,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 from torch.nn import functional
 
 from ..core.ask import Ask, Asking, Iterate
@@ -68,7 +67,7 @@ class AHA(FromBoundary):
         height, width = (max(1, side // self.block) for side in sides)
         noise = problem.noise(PHASE, 0, self.steps, (1, channels, height, width))
         bias, alpha = source.new_zeros(1, channels, height, width), self.alpha
-        expected: list[Tensor] = []
+        expected: list[float] = []
         actual: list[float] = []
         for step in range(self.steps):
             way, r = source - iterate.point, iterate.distance
@@ -78,7 +77,11 @@ class AHA(FromBoundary):
             point = torch.add(iterate.point, way, alpha=alpha).add_(along, alpha=self.beta * r)
             point = point.clamp_(0, 1)
             answers = yield Ask(point[None], phase=PHASE)
-            expected.append((along * way).sum() * self.beta + alpha * r)
+            # Without clipping, |y - x*|^2 = ((1 - alpha)^2 + beta^2) r^2 less 2 (1 - alpha) beta r
+            # times <eta, x* - x> / |eta|: no number is read from the device.
+            squared = float(answers.distances[0]) ** 2
+            shorter = ((1 - alpha) ** 2 + self.beta**2) * r**2 - squared
+            expected.append(alpha * r + (shorter / (2 * (1 - alpha) * r) if alpha < 1 else 0.0))
             actual.append(0.0)
             if answers.adversarial[0]:
                 iterate = Iterate(point, float(answers.distances[0]))
@@ -87,7 +90,7 @@ class AHA(FromBoundary):
                 problem.accept(iterate)
             bias = bias * (1 - self.m) + eta * (self.m if answers.adversarial[0] else -self.m)
             if (step + 1) % self.every == 0:
-                alpha *= (GROWTH + agreement(torch.stack(expected).tolist(), actual)) ** 2
+                alpha *= (GROWTH + agreement(expected, actual)) ** 2
                 alpha = min(alpha, 1.0) if alpha >= SMALLEST else self.alpha
                 expected, actual = [], []
         return Stop.ITERATIONS

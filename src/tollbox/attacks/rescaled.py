@@ -36,7 +36,7 @@ from ..parts.registry import Checked, InnerFraction, Positive
 from ..parts.vectors import unit
 from .descent import sampled_by
 
-ROWS = 16
+ROWS = 28
 """Maximum number of points held in addition to those of the attack."""
 
 
@@ -82,7 +82,7 @@ class Rescaled(Checked):
             turns, before = attack // part.stretch, -1.0
             due = turns * part.stretch * part.share / (1 - part.share)
             while before < own < due and rescaling.has_iterate:
-                before = own
+                before = -1.0 if rescaling.has_new else own  # a new iterate may cost nothing
                 yield from handled(rescaling.attempt(), pay)
             answers = yield ask
             attack += float(answers.prices.sum())
@@ -106,15 +106,19 @@ class _Rescaling:
     def has_iterate(self) -> bool:
         return self._best is not None or self._latest is not None
 
+    @property
+    def has_new(self) -> bool:
+        return self._latest is not None
+
     def update(self) -> None:
-        """Take over the latest iterate of the attack, if it is new."""
-        if not self._problem.accepted:
+        """Take over the closest iterate that the attack has accepted since, if there is one."""
+        accepted = self._problem.accepted
+        known = [each for each in accepted if each.distance is not None]
+        if not known or accepted[-1].point is self._seen:
             return
-        point, distance, _ = self._problem.accepted[-1]
-        if distance is None or point is self._seen:
-            return
-        self._seen = point
-        if self._latest is not None and self._latest.high <= distance:
+        self._seen = accepted[-1].point
+        point, distance, _ = min(known, key=lambda each: each.distance or 0.0)
+        if distance is None or (self._latest is not None and self._latest.high <= distance):
             return
         way = unit(point - self._problem.source)
         self._latest = Bracket(way, 0.0, distance, Iterate(point, distance))
@@ -123,7 +127,7 @@ class _Rescaling:
         """Compare a new iterate, or else the next proposal."""
         latest, self._latest, best = self._latest, None, self._best
         if latest is not None:
-            known = latest if best is None or latest.high < best.high else best
+            known = latest if best is None or latest.point.distance < best.point.distance else best
             if self._factors is not None:
                 rescaled = unit(latest.direction * self._factors)
                 known = yield from self._part.comparison(self._problem, known, rescaled)

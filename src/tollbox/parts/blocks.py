@@ -5,12 +5,13 @@ which they are tried. All of it stays on the device.
 
     Quarters (SeRI, 2026)   the block whose perturbation has the largest l2 norm, times 0.2 or 1.8;
                             then it is split into four. At first, the image is in four blocks.
-    Weakest (SAR, 2026)     the p of all blocks whose perturbation was weakest at first, times 0.9,
+    Weakest (SAR, 2026)     the p of its blocks whose perturbation was weakest at first, times 0.9,
                             for p = 1/2, 1/4, 3/4, 1/8, 3/8, ...
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Annotated, Protocol
 
@@ -97,12 +98,13 @@ class Weakest(Checked):
         size, index = min(self.size, height, width), 0
         means = avg_pool2d(perturbation.abs().mean(0)[None], size, ceil_mode=True)
         weight = means.repeat_interleave(size, 1).repeat_interleave(size, 2)[:, :height, :width]
+        used = weight.flatten().masked_fill(weight.flatten() == 0, math.nan)  # not outside the mask
 
         def propose(_: Tensor) -> list[Tensor]:
             nonlocal index
             if index == SHARES:
                 return []
-            lowest = weight <= torch.quantile(weight.flatten(), share_of(index))
+            lowest = weight <= torch.nanquantile(used, share_of(index))
             index += 1
             return [1 + (self.factor - 1) * lowest.to(weight)]
 

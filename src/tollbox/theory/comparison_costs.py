@@ -32,8 +32,9 @@ def share_to_query(ratio: float) -> float:
 def expected_comparison_cost(ratio: float, share: float | None = None) -> float:
     """Return the expected cost of a comparison at radii with the probability `share`, by default
     the best one. The queries at the outer radius are not included."""
-    p = share_to_query(ratio) if share is None else share
-    return 1 / (1 - p) + ratio / p
+    if share is None:
+        return (1 + math.sqrt(ratio)) ** 2
+    return 1 / (1 - share) + ratio / share
 
 
 def evenly(share: float, low: float, high: float, top: float) -> float:  # noqa: ARG001
