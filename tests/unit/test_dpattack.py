@@ -10,7 +10,17 @@ from driver import drive
 from scipy import fft, integrate
 
 import tollbox as tb
-from tollbox.attacks.dpattack import RHO, DPAttack, Runs, colour_image, dct_image, median_of
+from tollbox.attacks.dpattack import (
+    RHO,
+    BlockSigns,
+    DPAttack,
+    DPAttackL2,
+    Runs,
+    at,
+    colour_image,
+    dct_image,
+    median_of,
+)
 from tollbox.core.ask import Iterate
 from tollbox.core.metric import Metric
 from tollbox.parts.searches import AsymmetricSearch, BinarySearch
@@ -116,28 +126,25 @@ def raced(radii, ratio=1, search=BISECTION, **more):
 
 def test_a_size_is_dropped_where_another_one_succeeds():
     done = raced((0.9, 0.3, 0.4), until_one=True)  # 1/2: the first is dropped; 3/8: the third
-    live, best, tried = done.returned
-    assert (live, best.theta, tried) == ([1], 0.375, 3 + 2 + 2)
+    assert done.returned == ([1], 0.375, {1: 0.375 / 2}, 3 + 2 + 2)
     assert done.labels == [0, 1, 1, 0, 0, 1, 0]
-    assert torch.equal(best.point, done.points[5])
 
 
 def test_without_a_success_no_size_is_dropped():
-    live, best, tried = raced((2, 2, 2)).returned
-    assert (live, best, tried) == ([0, 1, 2], None, 30)
+    assert raced((2, 2, 2)).returned == ([0, 1, 2], 1.0, {}, 30)
 
 
 def test_the_race_continues_to_its_tolerance_with_the_sizes_that_are_left():
-    live, best, tried = raced((0.9, 0.3, 0.4)).returned
+    live, radius, _, tried = raced((0.9, 0.3, 0.4)).returned
     assert live == [1]
-    assert 0.3 <= best.theta < 0.3 + 1 / 1024 + 1e-12
+    assert 0.3 <= radius < 0.3 + 1 / 1024 + 1e-12
     assert tried == 3 + 2 + 2 + 7
 
 
 def test_ways_that_are_equal_stay_together():
-    live, best, _ = raced((0.6, 0.2, 0.2), until_one=True).returned
-    assert live == [1, 2]
-    assert 0.2 <= best.theta < 0.2 + 1 / 1024 + 1e-12
+    live, radius, distances, _ = raced((0.6, 0.2, 0.2), until_one=True).returned
+    assert live == list(distances) == [1, 2]
+    assert 0.2 <= radius < 0.2 + 1 / 1024 + 1e-12
 
 
 def test_if_flagged_answers_are_expensive_the_race_comes_from_above():
@@ -152,25 +159,91 @@ def test_if_flagged_answers_are_expensive_the_race_comes_from_above():
     assert 2 * float(first) == pytest.approx(1 - 11 / 1024)  # ceil(1024 / 101) bins of 1024
 
 
+def test_if_flagged_answers_are_free_the_race_still_comes_to_its_end():
+    search = AsymmetricSearch(1 / 1024, relative=True)
+    live, radius, _, tried = raced((2, 2, 0.9), 0, search).returned
+    assert live == [2]
+    assert 0.9 <= radius < 0.9 + 1 / 1024 + 1e-12
+    assert tried < 300
+
+
+def test_a_single_size_races_to_the_tolerance():
+    problem = problem_of(0.5 * torch.ones(SHAPE, dtype=torch.float64))
+    race = DPAttack(BISECTION, until_one=True).race(problem, [0.5 * WAYS[0]])
+    _, radius, _, tried = drive(race, problem, beyond(0.3, 9, 9)).returned
+    assert 0.3 <= radius < 0.3 + 1 / 1024 + 1e-12
+    assert tried == 10
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_of_ways_that_are_left_the_chosen_one_has_its_own_point(monkeypatch, seed):
+    problem = tb.attack.Problem(picture(), 0, seed=seed)
+    asked, noise = [], problem.noise
+
+    def spied(purpose, step, rows, shape=None, like=None):
+        asked.append((purpose, like is None or like is problem.source))
+        return noise(purpose, step, rows, shape, like)
+
+    def shrink(self, given, ways):
+        for way in ways:
+            point = at(given, [way.step], way.high)[0:1][0]
+            assert torch.equal(way.found.point, point)
+            assert way.found.distance == pytest.approx(float((point - given.source).norm()))
+        return ways[1].step, ways[1].high
+        yield
+
+    monkeypatch.setattr(BlockSigns, "shrink", shrink)
+    monkeypatch.setattr(problem, "noise", spied)
+    attack = DPAttackL2(BISECTION, doublings=3, passes=1)
+    drive(attack(problem), problem, lambda point: int((point - problem.source).norm() > 1e-3))
+    assert ("size", False) in asked  # drawn on the host
+
+
+@pytest.mark.parametrize("prices", [tb.Prices.flagged_only(), tb.Prices(1e6, 1)])
+def test_if_other_answers_are_almost_free_comparisons_end(prices):
+    attack = DPAttack(BISECTION, asymmetric=True)
+    share, rounds = attack.share(problem_of(picture(), prices=prices), 0.2)
+    assert (share, rounds) == (1 / 101, 162)
+    boundary = tb.testing.half_space(factor=4, norm=Metric.LINF)
+    limits = tb.Limits(50, max_queries=2000) if prices.other == 0 else tb.Limits(5e7, 2000)
+    [result] = tb.run(
+        "a-dpattack",
+        boundary.model(),
+        boundary.source[None],
+        [0],
+        prices=prices,
+        limits=limits,
+        norm="linf",
+    )
+    assert result.ledger.by_phase["fast check"] > 0
+    assert result.ledger.flagged > 40
+
+
+def test_it_declares_more_points_for_more_sizes():
+    assert DPAttack(BISECTION, doublings=4).rows == 24
+    assert DPAttack(BISECTION, doublings=12).rows == 40
+
+
 # -- flips ----------------------------------------------------------------------------------------
 
 
 def test_runs_are_ordered_by_sign_and_cut_by_their_number():
     signs = torch.tensor([1, 1, -1, -1, 1, -1, 1, 1], dtype=torch.float64).view(1, 2, 4)
-    runs = Runs(problem_of(torch.full((1, 2, 4), 0.5, dtype=torch.float64)), signs)
+    host = signs.flatten().to(torch.int8).numpy()
+    runs = Runs(problem_of(torch.full((1, 2, 4), 0.5, dtype=torch.float64)), host)
     assert runs.places.tolist() == [2, 3, 5, 0, 1, 4, 6, 7]
     assert runs.starts.tolist() == [0, 2, 3, 5, 6, 8]
     assert runs.cut((0, 8)) == [(0, 5), (5, 8)]  # three runs and two
     assert runs.cut((0, 2)) == [(0, 1), (1, 2)]  # one run, by its positions
     assert runs.cut((2, 3)) == [(2, 3)]
     flipped = runs.flipped(signs, (2, 5)).flatten().tolist()
-    assert flipped == [-1, -1, -1, -1, 1, 1, 1, 1]
+    assert flipped == runs.flipped_host(host, (2, 5)).tolist() == [-1, -1, -1, -1, 1, 1, 1, 1]
 
 
 def test_a_mask_cuts_runs():
     mask = torch.tensor([1, 1, 0, 1, 1, 1, 0, 0], dtype=torch.bool).view(1, 2, 4)
     problem = problem_of(torch.full((1, 2, 4), 0.5, dtype=torch.float64), mask=mask)
-    runs = Runs(problem, problem.only_mask(torch.ones((1, 2, 4), dtype=torch.float64)))
+    runs = Runs(problem, mask.flatten().to(torch.int8).numpy())
     assert runs.places.tolist() == [0, 1, 3, 4, 5]
     assert runs.starts.tolist() == [0, 2, 5]
 
@@ -183,10 +256,56 @@ def test_of_two_flips_the_one_with_the_closer_boundary_wins(median):
         start = Iterate(problem.source + 0.5 * WAYS[0], 0.5)
         asking = attack.compare(problem, [0.5 * way for way in WAYS[:2]], 1.0, start)
         done = drive(asking, problem, beyond(*radii))
-        signs, radius = done.returned
-        assert torch.equal(signs, 0.5 * WAYS[wanted])
+        row, radius = done.returned
+        assert row == wanted
         assert min(radii) <= radius < max(radii[:2])
         assert done.labels[-2:].count(1) == 1  # they differ there
+
+
+def flipped(shape, label, *, found=False, mask=None, **more):
+    """The flips from a perturbation of ones at radius 0.5, around grey."""
+    problem = problem_of(torch.full(shape, 0.5, dtype=torch.float64), mask=mask)
+    attack = DPAttack(BISECTION, **more)
+    asking = attack.flip(problem, torch.ones_like(problem.source), 0.5, found, 0)
+    return drive(asking, problem, label)
+
+
+def test_values_without_an_effect_are_not_flipped_for_ever():
+    done = flipped((3, 4, 4), lambda point: int(point[0].mean() >= 0.75), found=True, passes=50)
+    assert done.returned is tb.Stop.CONVERGED
+    assert len(done.points) < 2000
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_signs_are_read_from_the_device_once(monkeypatch, masked):
+    mask = torch.ones(3, 8, 8, dtype=torch.bool)
+    mask[:, :2] = False
+    reads, passes, numpy, init = [], [], torch.Tensor.numpy, Runs.__init__
+
+    def reading(self, *args, **kwargs):
+        reads.append(self.dtype)
+        return numpy(self, *args, **kwargs)
+
+    def counted(self, *args):
+        passes.append(args)
+        init(self, *args)
+
+    monkeypatch.setattr(torch.Tensor, "numpy", reading)
+    monkeypatch.setattr(Runs, "__init__", counted)
+    wanted = torch.where(picture((3, 8, 8)) > 0.5, 1.0, -1.0)
+    label = lambda point: int(((point - 0.5) * wanted).mean() >= 0.02)  # noqa: E731
+    flipped((3, 8, 8), label, mask=mask if masked else None)
+    assert len(passes) > 2
+    others = (torch.float32, torch.bool)  # the image, for its hash, and the mask, on the host
+    assert [dtype for dtype in reads if dtype not in others] == [torch.int8]
+
+
+@pytest.mark.parametrize("signs", [(1, -1), (1, 1, -1), (-1, 1, -1)])
+def test_of_an_image_with_two_or_three_values_each_is_flipped(signs):
+    wanted = torch.tensor(signs, dtype=torch.float64).view(1, 1, -1)
+    done = flipped(wanted.shape, lambda point: int(((point - 0.5) * wanted > 0.1).all()))
+    assert done.returned is (tb.Stop.NO_START if signs == (-1, 1, -1) else tb.Stop.CONVERGED)
+    assert len({tuple(point.flatten().tolist()) for point in done.points}) > 3
 
 
 def test_the_median_reduction_halves_the_density():

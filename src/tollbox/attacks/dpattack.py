@@ -19,7 +19,9 @@ The source is the authors' code; the names are those of the paper.
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -29,7 +31,9 @@ from torch.nn import functional
 
 from ..core.ask import Answers, Ask, Asking, Iterate, first_adversarial
 from ..core.by_side import at_side
+from ..core.device import to_device
 from ..core.metric import Metric
+from ..core.prices import Prices
 from ..core.problem import Problem
 from ..core.stop import Stop
 from ..parts.paths import Path, inward
@@ -52,6 +56,8 @@ RHO = 0.01401425, 2.37247315, -0.01584504, 0.02919938
 FIFTH, FINEST, FIRST_ROUNDS = 0.2, 2e-4, 4
 """Share of a bracket by which d_n and phi(d_r) are shrunk, and the length of a bracket that is not
 cut further after the first rounds."""
+RATIOS = 0.1, 100.0
+"""Smallest and largest c* for which radii are chosen; c* itself may be 0 or infinite."""
 
 Block = tuple[int, int]
 """First position in the order of signs, and the position after the last."""
@@ -128,15 +134,13 @@ class Runs:
     """Positions in the flattened image, in the order of their signs, and where runs of adjacent
     positions with equal signs start."""
 
-    def __init__(self, problem: Problem, signs: Tensor) -> None:
-        host = signs.flatten().cpu().numpy()  # once for each pass over all blocks
-        places = problem.free_places
-        free = np.arange(host.size) if places is None else places.cpu().numpy()
-        order = free[np.argsort(host[free], kind="stable")]
+    def __init__(self, problem: Problem, host: NDArray[np.int8]) -> None:
+        free = problem.host_places
+        self.order = order = free[np.argsort(host[free], kind="stable")]
         jumps = (np.diff(order) != 1) | (np.diff(host[order]) != 0)
         inner = np.flatnonzero(jumps) + 1
         self.starts: NDArray[np.int64] = np.concatenate([[0], inner, [len(order)]])
-        self.places = torch.from_numpy(order).to(signs.device)
+        self.places = to_device(torch.from_numpy(order), problem.source.device, torch.int64)
 
     def cut(self, block: Block) -> list[Block]:
         """Return the halves of a block: by runs, or by positions if it is one run."""
@@ -150,6 +154,18 @@ class Runs:
         signs = signs.clone()
         signs.view(-1)[self.places[slice(*block)]] *= -1
         return signs
+
+    def flipped_host(self, host: NDArray[np.int8], block: Block) -> NDArray[np.int8]:
+        host = host.copy()
+        host[self.order[slice(*block)]] *= -1
+        return host
+
+
+class Signs(NamedTuple):
+    """Signs on the device, and the same on the host, flattened."""
+
+    values: Tensor
+    host: NDArray[np.int8]
 
 
 class Radii(Path):
@@ -197,7 +213,8 @@ class BlockSigns(Checked):
     median: bool = False
     """Whether it shrinks by the median reduction under ADBA's density instead."""
     asymmetric: bool = False
-    """Whether a radius shrinks by no larger share than 1 / (c* + 1), as in Algorithm 1."""
+    """Whether a radius shrinks by no larger share than 1 / (c* + 1), as in Algorithm 1; a c* above
+    100 counts as 100."""
     rounds: Depth = 8
     """Maximum number of radii at which two ways are compared."""
     starts: Count = 1000
@@ -206,8 +223,11 @@ class BlockSigns(Checked):
     """Maximum number of passes over all blocks."""
 
     finds_targets = False
-    rows = 24
-    """Maximum number of points held: signs and steps of all sizes, and the flips."""
+
+    @property
+    def rows(self) -> int:
+        """Maximum number of points held: images and steps of all sizes, and the flips."""
+        return 16 + 2 * self.doublings
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
         attack = at_side(self, min(problem.source.shape[1:]))
@@ -234,12 +254,15 @@ class BlockSigns(Checked):
             return (yield from self.flip(problem, step, radius, True, 0))
         sizes = [2**k for k in range(1, self.doublings + 1) if 2**k <= max(2, *source.shape[1:])]
         steps = [self.toward(problem, dct_image(problem, b, self.chroma)) for b in sizes]
-        live, best, tried = yield from self.race(problem, steps)
+        live, radius, distances, tried = yield from self.race(problem, steps)
         if len(live) > 1:
-            draws = problem.noise("size", 0, 1, (len(sizes),))[0:1][0].tolist()
+            like = torch.empty(0, dtype=source.dtype)  # on the host, as the choice is
+            draws = problem.noise("size", 0, 1, (len(sizes),), like)[0:1][0].tolist()
             live = [max(live, key=draws.__getitem__)]
         [chosen] = live
-        step, radius = steps[chosen], 1.0 if best is None else best.theta
+        step, best = steps[chosen], None
+        if distances:
+            best = Iterate(at(problem, [step], radius)[0:1][0], distances[chosen], radius)
         colours = self.toward(problem, colour_image(problem, sizes[chosen]))
         other = yield from first_adversarial(at(problem, [colours], radius), START)
         if other is not None and best is not None:
@@ -254,16 +277,19 @@ class BlockSigns(Checked):
 
     def race(
         self, problem: Problem, steps: list[Tensor]
-    ) -> Asking[tuple[list[int], Iterate | None, int]]:
+    ) -> Asking[tuple[list[int], float, dict[int, float], int]]:
         """Run the search for the radius with all ways at once. Return those that are left, the
-        closest point of the first of them with its radius, and the number of queries."""
-        live, best, tried = list(range(len(steps))), None, 0
-        searching, answers = self.search(problem, Radii(problem)), None
+        smallest radius at which they are adversarial and the distance of each there (1 and nothing
+        if there is none), and the number of queries."""
+        live, best, distances, tried = list(range(len(steps))), 1.0, dict[int, float](), 0
+        planned, answers = copy(problem), None
+        planned.prices = Prices(bounded_ratio(problem), 1)
+        searching = self.search(planned, Radii(problem))
         while True:
             try:
                 ask = searching.send(answers)  # type: ignore[arg-type]
             except StopIteration:
-                return live, best, tried
+                return live, best, distances, tried
             [run], each = ask.runs, []
             for row in range(len(run.points)):
                 radius = float(run.points[row : row + 1])
@@ -274,15 +300,16 @@ class BlockSigns(Checked):
                 first = int(passed.argmax())
                 each.append((reply.labels[first], passed[first], reply.distances[first]))
                 if passed.any():
-                    live = [way for way, ok in zip(live, passed, strict=True) if ok]
-                    best = Iterate(points[first : first + 1][0], float(each[-1][2]), radius)
-                    problem.accept(best)
-                if tried >= self.starts or (self.until_one and len(live) == 1):
-                    return live, best, tried
+                    apart = zip(live, reply.distances.tolist(), passed, strict=True)
+                    distances = {way: distance for way, distance, ok in apart if ok}
+                    live, best = list(distances), radius
+                    problem.accept(Iterate(points[first : first + 1][0], distances[live[0]]))
+                if tried >= self.starts or (self.until_one and len(live) == 1 < len(steps)):
+                    return live, best, distances, tried
                 if run.until is not None and passed.any() == run.until.value:
                     break
-            labels, passed, distances = (np.array(column) for column in zip(*each, strict=True))
-            answers = Answers(labels, passed, distances, reply.goal, reply.tariff)
+            labels, passed, column = (np.array(column) for column in zip(*each, strict=True))
+            answers = Answers(labels, passed, column, reply.goal, reply.tariff)
 
     def shrink(self, problem: Problem, ways: list[Way]) -> Asking[tuple[Tensor, float]]:
         """Shrink two ways in turn; return the step and the radius of the closer one."""
@@ -319,25 +346,28 @@ class BlockSigns(Checked):
         the share is smaller, so that the radius may shrink as far."""
         if not self.asymmetric:
             return share, self.rounds
-        smaller = min(share, 1 / (problem.prices.ratio + 1))
+        smaller = min(share, 1 / (bounded_ratio(problem) + 1))
         return smaller, math.ceil(self.rounds * share / smaller)
 
     def flip(
         self, problem: Problem, step: Tensor, radius: float, found: bool, tried: int
     ) -> Asking[Stop]:
         """Flip blocks of signs, larger blocks first; return the reason for stopping."""
-        signs = problem.only_mask(signs_of(step))
-        kept: Tensor | None = None
+        values = problem.only_mask(signs_of(step))
+        # The one read: later, the flips that win are repeated on the host.
+        signs = Signs(values, values.flatten().to("cpu", torch.int8).numpy())
+        kept: Signs | None = None
+        whole, idle = problem.dimension, 0
         for _ in range(self.passes):
-            runs, changed, whole = Runs(problem, signs), False, problem.dimension
-            blocks = runs.cut((0, whole))
+            runs, changed, before = Runs(problem, signs.host), False, radius
+            blocks = runs.cut((0, whole)) if whole > 3 else [(0, whole)]
             pairs = [] if found else [[(0, 0), (0, whole)]]  # all signs as they are, and flipped
             while blocks or pairs:
                 cuts = [pair for pair in map(runs.cut, blocks) if len(pair) == 2]
                 blocks = [half for pair in cuts for half in pair]
                 for pair in pairs + cuts:
-                    rivals = [runs.flipped(signs, half) for half in pair]
-                    points = at(problem, [self.step(problem, each) for each in rivals], radius)
+                    flips = [runs.flipped(signs.values, half) for half in pair]
+                    points = at(problem, [self.step(problem, each) for each in flips], radius)
                     phase = FAST_CHECK if found else START
                     answers = yield Ask(points, phase=phase)
                     tried += 2
@@ -349,25 +379,31 @@ class BlockSigns(Checked):
                     found = changed = True
                     row = passed[0]
                     at_radius = Iterate(points[row : row + 1][0], float(answers.distances[row]))
-                    rivals = [rivals[row] for row in passed]
+                    rivals = [
+                        Signs(flips[row], runs.flipped_host(signs.host, pair[row]))
+                        for row in passed
+                    ]
                     if len(rivals) == 1 and kept is None:
                         [signs] = [kept] = rivals
                         problem.accept(at_radius)
                         continue
                     if len(rivals) == 1 and kept is not None:
                         rivals, kept = [*rivals, kept], None
-                    signs, radius = yield from self.compare(problem, rivals, radius, at_radius)
+                    steps = [self.step(problem, each.values) for each in rivals]
+                    row, radius = yield from self.compare(problem, steps, radius, at_radius)
+                    signs = rivals[row]
                 pairs = []
-            if not changed:
+            idle = 0 if radius < before else idle + 1
+            if not changed or idle > 1:
                 return Stop.CONVERGED if found else Stop.NO_START
         return Stop.ITERATIONS
 
     def compare(
-        self, problem: Problem, rivals: list[Tensor], radius: float, found: Iterate
-    ) -> Asking[tuple[Tensor, float]]:
-        """Return the signs whose boundary is closer, and their smallest adversarial radius."""
-        low, high = 0.0, radius
-        steps, chosen = [self.step(problem, each) for each in rivals], 0
+        self, problem: Problem, steps: list[Tensor], radius: float, found: Iterate
+    ) -> Asking[tuple[int, float]]:
+        """Return the number of the step whose boundary is closer, and its smallest adversarial
+        radius."""
+        low, high, chosen = 0.0, radius, 0
         turn, rounds = 0, self.rounds
         while turn < rounds:
             share = self.shrinkage
@@ -389,7 +425,12 @@ class BlockSigns(Checked):
             if len(passed) == 1 or (turn > FIRST_ROUNDS and high - low <= FINEST):
                 break
         problem.accept(found)
-        return rivals[chosen], high
+        return chosen, high
+
+
+def bounded_ratio(problem: Problem) -> float:
+    """Return c*, or the nearest ratio for which radii are chosen."""
+    return min(max(problem.prices.ratio, RATIOS[0]), RATIOS[1])
 
 
 def signs_of(step: Tensor) -> Tensor:

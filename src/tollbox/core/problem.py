@@ -105,12 +105,18 @@ class Problem:
         return self.source.numel() if self._host_mask is None else int(self._host_mask.sum())
 
     @cached_property
+    def host_places(self) -> NDArray[np.int64]:
+        """Positions in the flattened image that may change, on the host."""
+        if self._host_mask is None:
+            return np.arange(self.dimension)
+        return np.flatnonzero(self._host_mask.numpy())
+
+    @cached_property
     def free_places(self) -> Tensor | None:
-        """Positions in the flattened image that may change; None if all may."""
+        """The same on the device of the run; None if all may change."""
         if self._host_mask is None:
             return None
-        places = self._host_mask.flatten().nonzero().flatten()
-        return to_device(places, self.source.device, torch.int64)
+        return to_device(torch.from_numpy(self.host_places), self.source.device, torch.int64)
 
     def may_change(self, rows: slice, columns: slice) -> bool:
         """Return whether any value in a rectangle of pixels may change."""
@@ -133,13 +139,19 @@ class Problem:
         return self.goal.is_adversarial(labels)
 
     def noise(
-        self, purpose: str, step: int, rows: int, shape: tuple[int, ...] | None = None
+        self,
+        purpose: str,
+        step: int,
+        rows: int,
+        shape: tuple[int, ...] | None = None,
+        like: Tensor | None = None,
     ) -> Noise:
         """Return standard normal rows of `shape` for one purpose at one step; by default they have
-        the shape of an image and are 0 outside the mask."""
+        the shape of an image and are 0 outside the mask. Rows of a `shape` are on the device of
+        `like`, by default that of the run."""
         key = f"{self.seed}/{self.content}/{purpose}/{step}"
         if shape is not None:
-            return Noise(key, rows, shape, self.source)
+            return Noise(key, rows, shape, self.source if like is None else like)
         return Noise(key, rows, tuple(self.source.shape), self.source, self.mask)
 
     def accept(self, iterate: Iterate | Tensor) -> None:
