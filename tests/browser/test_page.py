@@ -605,7 +605,8 @@ def test_more_families_than_colours_differ_in_dashes(
     shown(browser, sample(many), tmp_path)
     looks = chart(browser, "curves", f"{LINES}.map((t) => [t.line.color, t.line.dash])")
     assert len({family(name) for name in many}) > 7
-    assert len({(colour, dash) for colour, dash in looks}) == len(many)
+    looks_there_are = 7 * 6  # colours and dashes
+    assert len({(colour, dash) for colour, dash in looks}) == min(len(many), looks_there_are)
     assert trouble(browser) == []
 
 
