@@ -6,7 +6,7 @@
 Surrogates are networks of `nets.py` (one for images of another size is given resized ones, and has
 other classes), `random`, a ResNet-20 or ResNet-50 whose weights were never trained, and `noisy:S`,
 the attacked network itself with noise of S standard deviations added to each of its weights: a
-cousin, the nearer the smaller S.
+cousin: the smaller S, the more similar.
 
 For each price and surrogate, over the images: the geometric mean of the distance beside that of
 `frugal` alone at every mark, with a 95 % interval (images are drawn, paired; no adversarial point
@@ -38,6 +38,11 @@ def compared(ours: Any, theirs: Any) -> list[paired.Ratio]:
     """Geometric means of paired ratios, mark by mark."""
     gains = ours / theirs
     return [paired.ratio(gain, np.ones(len(gain)), paired.geometric_mean) for gain in gains]
+
+
+def listed(ratios: list[paired.Ratio]) -> list[list[float | None]]:
+    """The ratios with their intervals, for JSON."""
+    return [[common.short(value) for value in ratio] for ratio in ratios]
 
 
 def main() -> None:
@@ -87,16 +92,14 @@ def main() -> None:
                 "preset": preset,
                 "surrogate": name,
                 "medians": [common.short(float(np.median(each))) for each in distances],
-                "ratios": [[common.short(value) for value in ratio] for ratio in ratios],
+                "ratios": listed(ratios),
                 "marks": marks,
                 "followed": common.short(turns.count(FOLLOWED) / max(len(turns), 1)),
             }
             if preset == OURS and len(ours) > 1:
-                told = compared(distances, next(iter(ours.values())))
-                row["first"] = [[common.short(value) for value in ratio] for ratio in told]
+                row["first"] = listed(compared(distances, next(iter(ours.values()))))
             if preset in args.presets:
-                told = compared(ours[name], distances)
-                row["ours"] = [[common.short(value) for value in ratio] for ratio in told]
+                row["ours"] = listed(compared(ours[name], distances))
             if guide is not None:
                 row["seconds"] = common.short(guide.seconds - before, 3)
             report["rows"].append(row)

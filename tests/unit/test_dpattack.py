@@ -293,7 +293,10 @@ def test_signs_are_read_from_the_device_once(monkeypatch, masked):
     monkeypatch.setattr(torch.Tensor, "numpy", reading)
     monkeypatch.setattr(Runs, "__init__", counted)
     wanted = torch.where(picture((3, 8, 8)) > 0.5, 1.0, -1.0)
-    label = lambda point: int(((point - 0.5) * wanted).mean() >= 0.02)  # noqa: E731
+
+    def label(point):
+        return int(((point - 0.5) * wanted).mean() >= 0.02)
+
     flipped((3, 8, 8), label, mask=mask if masked else None)
     assert len(passes) > 2
     others = (torch.float32, torch.bool)  # the image, for its hash, and the mask, on the host

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from copy import copy
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -235,11 +235,13 @@ class BlockSigns(Checked):
 
     def toward(self, problem: Problem, image: Tensor) -> Tensor:
         """Return the step of the way to an image of the start."""
-        raise NotImplementedError
+        step = image - problem.source
+        return problem.only_mask(signs_of(step) if problem.norm is Metric.LINF else step)
 
     def step(self, problem: Problem, signs: Tensor) -> Tensor:
         """Return the step of the way with these signs."""
-        raise NotImplementedError
+        linf = problem.norm is Metric.LINF
+        return problem.only_mask(signs if linf else signs - problem.source)
 
     def attack(self, problem: Problem) -> Asking[Stop]:
         source = problem.source
@@ -282,12 +284,13 @@ class BlockSigns(Checked):
         smallest radius at which they are adversarial and the distance of each there (1 and nothing
         if there is none), and the number of queries."""
         live, best, distances, tried = list(range(len(steps))), 1.0, dict[int, float](), 0
-        planned, answers = copy(problem), None
+        planned = copy(problem)
+        answers: Any = None  # for the first ask
         planned.prices = Prices(bounded_ratio(problem), 1)
         searching = self.search(planned, Radii(problem))
         while True:
             try:
-                ask = searching.send(answers)  # type: ignore[arg-type]
+                ask = searching.send(answers)
             except StopIteration:
                 return live, best, distances, tried
             [run], each = ask.runs, []
@@ -451,12 +454,6 @@ class DPAttack(BlockSigns):
 
     metrics = (Metric.LINF,)
 
-    def toward(self, problem: Problem, image: Tensor) -> Tensor:
-        return self.step(problem, signs_of(image - problem.source))
-
-    def step(self, problem: Problem, signs: Tensor) -> Tensor:
-        return problem.only_mask(signs)
-
 
 @dataclass(frozen=True)
 class DPAttackL2(BlockSigns):
@@ -464,9 +461,3 @@ class DPAttackL2(BlockSigns):
     themselves, x* + r (s - x*)."""
 
     metrics = (Metric.L2,)
-
-    def toward(self, problem: Problem, image: Tensor) -> Tensor:
-        return problem.only_mask(image - problem.source)
-
-    def step(self, problem: Problem, signs: Tensor) -> Tensor:
-        return self.toward(problem, signs)

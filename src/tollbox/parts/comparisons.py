@@ -24,7 +24,7 @@ from torch import Tensor
 
 from ..core.ask import Ask, Asking, Iterate, first_adversarial
 from ..core.problem import Problem
-from ..theory.comparison_costs import evenly, radius_of, share_to_query
+from ..theory.comparison_costs import radius_of, share_to_query
 from .paths import Segment
 from .registry import Checked, Depth, InnerFraction, register
 from .searches import BinarySearch, Search
@@ -83,11 +83,12 @@ class CommonRadius(Checked):
         low, high, top = known.low, known.high, known.high
         share = share_to_query(problem.prices.ratio) if self.priced else 0.5
         share = min(max(share, NARROWEST), 1 - NARROWEST)
-        distance = radius_of if self.measured else evenly
         for _ in range(self.rounds):
             if high - low <= self.tau * top:
                 break
-            radius = distance(share, low, high, top)
+            radius = low + share * (high - low)
+            if self.measured:
+                radius = radius_of(share, low, high, top)
             points = _points(problem, ways, radius)
             answers = yield Ask(points, phase=PHASE)
             passed = answers.adversarial

@@ -37,11 +37,6 @@ def expected_comparison_cost(ratio: float, share: float | None = None) -> float:
     return 1 / (1 - share) + ratio / share
 
 
-def evenly(share: float, low: float, high: float, top: float) -> float:  # noqa: ARG001
-    """Return the radius below which a fraction `share` of evenly distributed boundaries lies."""
-    return low + share * (high - low)
-
-
 def radius_of(share: float, low: float, high: float, top: float) -> float:
     """Return the radius below which a fraction `share` of the boundaries between `low` and `high`
     lies, with ADBA's distribution."""
