@@ -601,12 +601,12 @@ def test_more_families_than_colours_differ_in_dashes(
     browser: webdriver.Chrome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many = tuple(p for p in PRESETS if method(p) in (Method.VANILLA, Method.AS, Method.BOTH))
+    many = many[:38]  # of 42 looks, seven colours with six dashes each
     monkeypatch.setattr("page_data.HALF_LIFE", {family(name): 0.2 for name in many})
     shown(browser, sample(many), tmp_path)
     looks = chart(browser, "curves", f"{LINES}.map((t) => [t.line.color, t.line.dash])")
     assert len({family(name) for name in many}) > 7
-    looks_there_are = 7 * 6  # colours and dashes
-    assert len({(colour, dash) for colour, dash in looks}) == min(len(many), looks_there_are)
+    assert len({(colour, dash) for colour, dash in looks}) == len(many)
     assert trouble(browser) == []
 
 

@@ -80,8 +80,14 @@
     taken.add(`${colour} ${found}`);
     return found;
   };
+  const uses = Array(COLOURS).fill(0);  // a family takes the colour with the fewest attacks so far
+  const shades = new Map(families.map((family) => {
+    const shade = uses.indexOf(Math.min(...uses));
+    uses[shade] += data.attacks.filter((attack) => attack.family === family).length;
+    return [family, shade];
+  }));
   const looks = new Map(data.attacks.map(({ name, family, style }, i) => {
-    const colour = many ? families.indexOf(family) % COLOURS : i;
+    const colour = many ? shades.get(family) : i;
     const dash = many ? free(colour, style) : 0;
     return [name, { colour, dash, symbol: many ? dash % SYMBOLS.length : i }];
   }));
