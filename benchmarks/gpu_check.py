@@ -246,7 +246,8 @@ def surrogates(record: Callable[[str, bool], None]) -> None:
             for member, found in zip(plain._on(points.device), recorded, strict=True):
                 flagged = sorted(problem.goal.flagged or ())
                 about = plain._outside(0, flagged, problem.target, points)
-                wanted = member.differentiated(over_flagged, points, about)
+                with plain._computing():
+                    wanted = member.differentiated(over_flagged, points, about)
                 same = wanted[:, :-1].view_as(points).equal(found.gradients)
                 record(
                     f"surrogates: {goal}, {count} points of {type(member.network).__name__}",

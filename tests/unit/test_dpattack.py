@@ -16,6 +16,7 @@ from tollbox.attacks.dpattack import (
     DPAttack,
     DPAttackL2,
     Runs,
+    Signs,
     at,
     colour_image,
     dct_image,
@@ -189,7 +190,7 @@ def test_of_ways_that_are_left_the_chosen_one_has_its_own_point(monkeypatch, see
             point = at(given, [way.step], way.high)[0:1][0]
             assert torch.equal(way.found.point, point)
             assert way.found.distance == pytest.approx(float((point - given.source).norm()))
-        return ways[1].step, ways[1].high
+        return ways[1]
         yield
 
     monkeypatch.setattr(BlockSigns, "shrink", shrink)
@@ -266,7 +267,7 @@ def flipped(shape, label, *, found=False, mask=None, **more):
     """The flips from a perturbation of ones at radius 0.5, around grey."""
     problem = problem_of(torch.full(shape, 0.5, dtype=torch.float64), mask=mask)
     attack = DPAttack(BISECTION, **more)
-    asking = attack.flip(problem, torch.ones_like(problem.source), 0.5, found, 0)
+    asking = attack.flip(problem, Signs.of(problem, torch.ones_like(problem.source)), 0.5, found, 0)
     return drive(asking, problem, label)
 
 

@@ -167,6 +167,14 @@ class Signs(NamedTuple):
     values: Tensor
     host: NDArray[np.int8]
 
+    @classmethod
+    def of(cls, problem: Problem, step: Tensor) -> Signs:
+        """Return the signs of a step. They can be read on the host from the next answer on, which
+        comes later on the same stream."""
+        values = problem.only_mask(signs_of(step))
+        host = values.flatten().to(torch.int8).to("cpu", non_blocking=True)
+        return cls(values, host.numpy())
+
 
 class Radii(Path):
     """The radii from 1 to 0, as a path."""
@@ -184,6 +192,7 @@ class Way:
     """A direction, with the bracket in which its boundary lies."""
 
     step: Tensor
+    signs: Signs
     high: float
     found: Iterate
     low: float = 0.0
@@ -246,36 +255,39 @@ class BlockSigns(Checked):
     def attack(self, problem: Problem) -> Asking[Stop]:
         source = problem.source
         if problem.start_image is not None:
+            signs = Signs.of(problem, problem.start_image - source)
             start = yield from first_adversarial(problem.start_image[None], START)
             if start is None:
                 return Stop.NO_START
             iterate = yield from self.search(problem, inward(source, start, problem.norm))
             problem.accept(iterate)
             unit = 1.0 if problem.norm is Metric.LINF else math.sqrt(problem.dimension)
-            step, radius = start.point - source, iterate.distance / unit
-            return (yield from self.flip(problem, step, radius, True, 0))
+            return (yield from self.flip(problem, signs, iterate.distance / unit, True, 0))
         sizes = [2**k for k in range(1, self.doublings + 1) if 2**k <= max(2, *source.shape[1:])]
         steps = [self.toward(problem, dct_image(problem, b, self.chroma)) for b in sizes]
+        read = [Signs.of(problem, step) for step in steps]
         live, radius, distances, tried = yield from self.race(problem, steps)
         if len(live) > 1:
             like = torch.empty(0, dtype=source.dtype)  # on the host, as the choice is
             draws = problem.noise("size", 0, 1, (len(sizes),), like)[0:1][0].tolist()
             live = [max(live, key=draws.__getitem__)]
         [chosen] = live
-        step, best = steps[chosen], None
+        step, signs, best = steps[chosen], read[chosen], None
         if distances:
             best = Iterate(at(problem, [step], radius)[0:1][0], distances[chosen], radius)
         colours = self.toward(problem, colour_image(problem, sizes[chosen]))
+        others = Signs.of(problem, colours)
         other = yield from first_adversarial(at(problem, [colours], radius), START)
         if other is not None and best is not None:
-            ways = [Way(colours, radius, other), Way(step, radius, best)]
-            step, radius = yield from self.shrink(problem, ways)
+            ways = [Way(colours, others, radius, other), Way(step, signs, radius, best)]
+            closer = yield from self.shrink(problem, ways)
+            signs, radius = closer.signs, closer.high
         elif other is not None:
-            step = colours
+            signs = others
         if other is not None and best is None:
             problem.accept(other)
         found = best is not None or other is not None
-        return (yield from self.flip(problem, step, radius, found, tried + 1))
+        return (yield from self.flip(problem, signs, radius, found, tried + 1))
 
     def race(
         self, problem: Problem, steps: list[Tensor]
@@ -314,8 +326,8 @@ class BlockSigns(Checked):
             labels, passed, column = (np.array(column) for column in zip(*each, strict=True))
             answers = Answers(labels, passed, column, reply.goal, reply.tariff)
 
-    def shrink(self, problem: Problem, ways: list[Way]) -> Asking[tuple[Tensor, float]]:
-        """Shrink two ways in turn; return the step and the radius of the closer one."""
+    def shrink(self, problem: Problem, ways: list[Way]) -> Asking[Way]:
+        """Shrink two ways in turn; return the closer one."""
         best = min(way.found.distance for way in ways)
         share, rounds = self.share(problem, FIFTH)
         for way in ways:
@@ -342,7 +354,7 @@ class BlockSigns(Checked):
                 break
         closer = min(ways, key=lambda way: way.found.distance)
         problem.accept(closer.found)
-        return closer.step, closer.high
+        return closer
 
     def share(self, problem: Problem, share: float) -> tuple[float, int]:
         """Return the share by which a bracket shrinks, and the maximum number of times: more, if
@@ -353,12 +365,10 @@ class BlockSigns(Checked):
         return smaller, math.ceil(self.rounds * share / smaller)
 
     def flip(
-        self, problem: Problem, step: Tensor, radius: float, found: bool, tried: int
+        self, problem: Problem, signs: Signs, radius: float, found: bool, tried: int
     ) -> Asking[Stop]:
-        """Flip blocks of signs, larger blocks first; return the reason for stopping."""
-        values = problem.only_mask(signs_of(step))
-        # The one read: later, the flips that win are repeated on the host.
-        signs = Signs(values, values.flatten().to("cpu", torch.int8).numpy())
+        """Flip blocks of signs, larger blocks first; return the reason for stopping. Flips that win
+        are repeated on the host."""
         kept: Signs | None = None
         whole, idle = problem.dimension, 0
         for _ in range(self.passes):

@@ -50,9 +50,8 @@ def chosen(variances: Tensor, noise: Tensor, count: int) -> Tensor:
     to the weight; -log(Phi(noise)) is such a number.
     """
     times = torch.special.log_ndtr(noise).div_(variances).flatten()
-    kept = torch.zeros_like(times)
-    kept[times.topk(count).indices] = 1  # they are negative: the largest are the first
-    return kept.view_as(variances)
+    first = times.topk(count).indices  # they are negative: the largest are the first
+    return torch.zeros_like(times).scatter_(0, first, 1.0).view_as(variances)
 
 
 @dataclass(frozen=True)
