@@ -4,22 +4,21 @@ A large perturbation is adversarial at once, for the price of one answer that is
 search then leads inward to the boundary on its ray. Noise that grows from the source costs a
 flagged answer for every level instead.
 
-1. Rays are random low-frequency images, with one cutoff after another. Which kind is closest
-   depends on the model, so several are tried and the closest is kept; after three rays, the next is
-   of the best one's kind. Rays from a surrogate (transfer.py) come first. If one of them is close,
-   no others follow; if flagged answers are cheap, its low frequencies alone are queried once,
-   to learn whether the model responds to these. If nothing says whether the surrogate knows the
-   image, one of its rays comes last.
+1. The first rays have patterns of three kinds (patterns.py): fine rings, checkers, and coarse rings
+   in colour. Later rays are changes of the closest ray so far: half of it, a blend with a fresh
+   pattern of its kind, and its middle. Rays from a surrogate (transfer.py) come before all others.
+   If one of them is close and flagged answers are expensive, no others follow; if they are cheap,
+   its low frequencies alone are queried once, to learn whether the model responds to these. If
+   nothing says whether the surrogate knows the image, one of its rays comes last.
 2. The first ray is searched inward in steps of a tenth of its radius, at the least expected cost.
    Each later ray is queried once, a step closer than the best so far. If flagged there, the ray is
    dropped; otherwise it is searched from there. So a ray that is no better costs one flagged
    answer. The more expensive flagged answers are, the fewer rays are tried.
 3. The last step of the closest ray is searched again, to a hundredth of its radius.
-4. If no ray is adversarial at its far end (the model takes such noise for the source class),
-   growing noise is used. If c* is at least `EXPENSIVE`, its many flagged answers cost too much, so
-   white, black and the inverse of the image come first, in order of distance. Kinds of rays not yet
-   tried then follow, within that distance. If c* is at least `VERY_EXPENSIVE`, few flagged answers
-   are affordable, so the first ray leads to an image of uniform noise, which is rarely flagged.
+4. If the first ray of every kind is flagged at its far end (the model takes such patterns for the
+   source class), growing noise is used. If c* is at least `EXPENSIVE`, its many flagged answers
+   cost too much, so white, black and the inverse of the image come first, in order of distance.
+   The other rays then follow, within that distance.
 5. If no turn from a start makes progress, some new rays are queried once each, a step closer
    (`find_closer`).
 """
@@ -36,13 +35,13 @@ from ...core.ask import Ask, Asking, Iterate, first_adversarial
 from ...core.problem import Problem
 from ...engine.points import LinearPoint
 from ...parts.paths import Path
-from ...parts.priors import Spectrum
 from ...parts.registry import Checked, Count, register
 from ...parts.searches import narrow, optimal_rule
-from ...parts.starts import PHASE, GrowingNoise, NoiseImage, Start
-from ...parts.subspaces import Dct, drawing_for
+from ...parts.starts import PHASE, GrowingNoise, Start
+from ...parts.subspaces import Dct
 from ...parts.vectors import unit
 from .overshoot_belief import limit_ratio
+from .patterns import Pattern, blend, half, spotlight
 
 LARGEST_RADIUS, SMALLEST_RADIUS = 0.35, 0.005
 """Range of radii in the first search, per pixel value."""
@@ -57,17 +56,16 @@ by which these are fewer per side."""
 RADIUS_STEP = 0.9
 LAST_BINS = 12
 """Number of bins into which the last step is divided."""
-ROUGH_NEXT, SMOOTH_NEXT = (
-    tuple(Spectrum(cut, grey=1 / 3) for cut in cuts)
-    for cuts in ((28, 56, 14, 112, 8), (28, 56, 14, 8, 112))
+KINDS = (
+    Pattern(rings=True, shortest=2.2, longest=2.8, contrast=1.0),
+    Pattern(rings=False, shortest=2.5, longest=4.0, contrast=0.0),
+    Pattern(rings=True, shortest=6.0, longest=14.0, contrast=0.5, coloured=True),
 )
-"""Kinds of rays in order, if the closest so far is rough and if it is smooth."""
+"""The kinds of the first rays, in order."""
+SMOOTH = 6.0
+"""Minimum period of a smooth pattern."""
 EXPENSIVE = 10.0
 """Minimum c* at which growing noise is not tried first."""
-VERY_EXPENSIVE = 300.0
-"""Minimum c* at which the first ray leads to an image of noise."""
-SMOOTH = 14.0
-"""Maximum cut of a smooth ray."""
 
 
 class RadialPath(Path):
@@ -92,15 +90,16 @@ class RayHit(NamedTuple):
     iterate: Iterate
     way: Tensor
     radius: float
-    smooth: bool | None = None  # whether the ray is smooth; None if unknown
+    smooth: bool | None = None  # whether the model responds to low frequencies; None if unknown
+    kind: int = 0  # the kind of the ray, or of the ray that it is a change of
     given: bool = False  # whether this is the given ray
 
 
 @register(Start)
 class RayStart(Checked):
-    """An inward search from large low-frequency perturbations that keeps the closest point."""
+    """An inward search from large patterns that keeps the closest point."""
 
-    tries: Count = 12
+    tries: Count = 24
     """Number of rays for c* up to 1; above, it is divided by 1 + log10 c*, but is at least 2."""
 
     tolerance = 1 - RADIUS_STEP ** (1 / LAST_BINS)
@@ -127,9 +126,12 @@ class RayStart(Checked):
             if best is not None and ratio < EXPENSIVE:
                 best = best._replace(smooth=(yield from _is_smooth(problem, best)))
         if best is None or best.radius > CLOSE * math.sqrt(problem.dimension):
-            best = yield from _try_rays(problem, ratio, range(tries), best=best)
-        if best is None:
-            best = yield from _find_without_rays(problem, ratio, range(tries, len(ROUGH_NEXT)))
+            best = yield from _try_rays(problem, ratio, range(min(tries, len(KINDS))), best=best)
+            others = range(len(KINDS), tries)
+            if best is None:
+                best = yield from _find_without_rays(problem, ratio, others)
+            else:
+                best = yield from _try_rays(problem, ratio, others, best=best)
         if given is not None and doubted and best is not None:
             best = yield from _try_given(problem, ratio, given[:1], best)
         if best is None:
@@ -141,7 +143,7 @@ class RayStart(Checked):
     ) -> Asking[Iterate | None]:
         """Return a closer point than `iterate` on a new ray, or None; `number` counts the calls."""
         ratio = limit_ratio(problem.prices.ratio)
-        first = max(self.tries, len(ROUGH_NEXT)) + number * self.tries
+        first = max(self.tries, len(KINDS)) + number * self.tries
         for ray in range(first, first + self.tries):
             rays = range(ray, ray + 1)
             found = yield from _try_rays(problem, ratio, rays, within=iterate.distance)
@@ -160,26 +162,29 @@ def _try_rays(
 ) -> Asking[RayHit | None]:
     """Return the closest hit among the rays that are adversarial a step closer than `within`, or
     than the `best` so far."""
-    shape, scale = tuple(problem.source.shape), math.sqrt(problem.dimension)
+    scale = math.sqrt(problem.dimension)
     for number in numbers:
-        if number == 0 and ratio >= VERY_EXPENSIVE and best is None:
-            start = yield from NoiseImage(tries=1)(problem)
-            if start is not None:
-                best = yield from _search_towards(problem, ratio, start)
-                best = best._replace(smooth=False)
-            continue
-        kinds = SMOOTH_NEXT if best is not None and best.smooth else ROUGH_NEXT
-        spectrum = kinds[number % len(kinds)]
-        drawing = drawing_for(problem, spectrum)
-        noise = problem.noise("inward", number, 1, drawing.shape)
-        way = drawing(noise[0:1], 1.0).view(shape)
+        kind, way = _ray(problem, number, best)
         far = min(LARGEST_RADIUS * scale, within * RADIUS_STEP)
         if best is not None:
             far = best.radius * RADIUS_STEP
         found = yield from _try_ray(problem, ratio, way, far, SMALLEST_RADIUS * scale)
         if found is not None:
-            best = found._replace(smooth=spectrum.cut <= SMOOTH)
+            best = found._replace(smooth=KINDS[kind].shortest >= SMOOTH or None, kind=kind)
     return best
+
+
+def _ray(problem: Problem, number: int, best: RayHit | None) -> tuple[int, Tensor]:
+    """Return a ray and its kind: one of the first, or else a change of the best one."""
+    if best is None or number < len(KINDS):
+        kind = number % len(KINDS)
+        return kind, KINDS[kind].ray(problem, number)
+    change = number % 3
+    if change == 0:
+        return best.kind, half(problem, best.way, number)
+    if change == 1:
+        return best.kind, blend(best.way, KINDS[best.kind].ray(problem, number))
+    return best.kind, spotlight(problem, best.way, number)
 
 
 def _try_given(
