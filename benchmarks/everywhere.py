@@ -2,17 +2,20 @@
 
     python benchmarks/everywhere.py run --net vit --presets others --out part.json
     python benchmarks/everywhere.py run --net vit --presets frugal --out ours.json
+    python benchmarks/everywhere.py run --net vit --first --presets others frugal --out first.json
     python benchmarks/everywhere.py show part.json ours.json ... --markdown table.md
 
 `run` is `table.py run` with the network's plan: so many images of odd content hash (settings were
 chosen on even ones), prices 1, 2, 100 and 1000, three marks each, and costs between them for the
-ranking. `others` are all presets that are not ours. Further options are table.py's (--device,
+ranking. With `--first` it is the first queries alone: up to 250 at c* = 1, 500 at c* = 100 and 2.5K
+at c* = 1000. `others` are all presets that are not ours. Further options are table.py's (--device,
 --batch-size, --graphs, ...); `--prices 2 100` runs some of the prices. Parts of a network are
 joined as table.py joins them, so what others do is run once and kept; images or settings that do
 not fit what is kept are told before anything is run.
 
 `show` prints, for each network, price and mark: the other with the smallest median there, its
-median and that of `frugal`, and the ratio of the two with a 95 % interval, paired by image. Where
+median and that of `frugal`, and the ratio of the two with a 95 % interval, paired by image, and the
+share of images that each brings within an l2 distance of 1, or of 5 for images of 224 pixels. Where
 the best other has no adversarial point for half of the images the cell is listed, and not counted.
 `--each` adds the geometric mean of the ratios of each image, over those for which both attacks have
 an adversarial point: its interval is narrower than that of the ratio of medians.
@@ -45,6 +48,10 @@ LARGE: dict[int, tuple[int, ...]] = {1: (1000, 4000, 10_000), 2: (1000, 4000, 10
 LARGE |= {100: (5000, 10_000, 20_000), 1000: (15_000, 30_000, 60_000)}
 SMALL: dict[int, tuple[int, ...]] = {1: (500, 1000, 2000), 2: (500, 1000, 2000)}
 SMALL |= {100: (1500, 3000, 6000), 1000: (5000, 15_000, 30_000)}
+FIRST: dict[int, tuple[int, ...]] = {1: (50, 100, 250), 100: (500,), 1000: (2500,)}
+"""The first marks, run apart."""
+WITHIN = {"large": 5.0, "small": 1.0}
+"""The l2 distances of which success rates are given, as is usual for large and small images."""
 BETWEEN = 9
 """Costs of the ranking, equal ratios apart, from half of the first mark to the last."""
 
@@ -59,6 +66,7 @@ class Plan(NamedTuple):
 PLANS = {
     "resnet50": Plan(30, LARGE),
     "efficientnet-lite0": Plan(20, LARGE),
+    "mobilenetv2": Plan(30, LARGE),
     "resnet20": Plan(100, SMALL),
     "vit": Plan(100, SMALL),
     "robust": Plan(100, SMALL),
@@ -82,16 +90,18 @@ def costs(marks: tuple[int, ...]) -> list[int]:
 def run(args: argparse.Namespace, rest: list[str]) -> None:
     """Hand the network's plan to table.py."""
     plan = PLANS[args.net]
-    prices = args.prices or list(plan.marks)
-    if unknown := [price for price in prices if price not in plan.marks]:
-        sys.exit(f"--prices: {unknown[0]} is not of {', '.join(map(str, plan.marks))}.")
+    marks = FIRST if args.first else plan.marks
+    prices = args.prices or list(marks)
+    if unknown := [price for price in prices if price not in marks]:
+        sys.exit(f"--prices: {unknown[0]} is not of {', '.join(map(str, marks))}.")
     presets = []
     for name in args.presets:
         presets += [p for p in tb.presets("l2") if not is_ours(p)] if name == "others" else [name]
     words = ["run", "--net", args.net, "--hash", "odd", "--images", str(plan.images)]
     words += ["--presets", *presets]
-    words += ["--prices", *(f"{price}:{plan.marks[price][-1]}" for price in prices), "--at"]
-    words += [f"{price}:{','.join(map(str, costs(plan.marks[price])))}" for price in prices]
+    read = marks if args.first else {price: costs(marks[price]) for price in prices}
+    words += ["--prices", *(f"{price}:{marks[price][-1]}" for price in prices), "--at"]
+    words += [f"{price}:{','.join(map(str, read[price]))}" for price in prices]
     kept = Path(__file__).parent / "results" / f"everywhere-{args.net}.json"
     if kept.exists() and not args.alone:
         words += ["--joins", str(kept)]
@@ -108,6 +118,10 @@ class Cell(NamedTuple):
     ours: float
     ratio: paired.Ratio
     each: paired.Ratio
+    within: tuple[float, float]
+    """Shares of images within the distance of `WITHIN`: theirs, ours."""
+    early: bool
+    """Whether it is one of the first marks: below 500 at c* = 1, the first two of 100 and 1000."""
 
     @property
     def counts(self) -> bool:
@@ -118,10 +132,12 @@ class Cell(NamedTuple):
 def cells(net: str, read: merged.Table) -> list[list[Cell]]:
     """For every mark for which `frugal` and others were run on a network, all of these, the one
     with the smallest median first."""
-    found = []
+    found, limit = [], WITHIN["large" if PLANS[net].marks is LARGE else "small"]
     for price, marks in PLANS[net].marks.items():
-        for mark in marks:
-            column = merged.Column(price, marks[-1], mark)
+        first = FIRST.get(price, ())
+        columns = [merged.Column(price, first[-1], mark) for mark in first if mark not in marks]
+        columns += [merged.Column(price, marks[-1], mark) for mark in marks]
+        for place, column in enumerate(columns):
             values = {row.preset: read.values(row.preset, column) for row in read.rows}
             ours = values.pop(OURS, None)
             if ours is None:
@@ -136,6 +152,8 @@ def cells(net: str, read: merged.Table) -> list[list[Cell]]:
                     middle,
                     paired.ratio(ours, v),
                     paired.each(ours, v),
+                    (float(np.mean(v <= limit)), float(np.mean(ours <= limit))),
+                    bool(first) and place < max(2, len(first)),
                 )
                 for name, v in values.items()
                 if v is not None and not is_ours(name)
@@ -159,11 +177,12 @@ def show(reports: list[dict[str, Any]], each: bool = False) -> str:
             paired.told(cell.theirs),
             paired.told(cell.ours),
             str(cell.ratio) if cell.counts else "not counted",
+            "{:.0%}, {:.0%}".format(*cell.within),
             *([str(cell.each)] if each else []),
         ]
         for cell in every
     ]
-    head = ["network", "c*", "cost", "best other", "its median", "`frugal`", "ratio"]
+    head = ["network", "c*", "cost", "best other", "its median", "`frugal`", "ratio", "within"]
     head += ["mean over images"] if each else []
     counted = [cell for cell in every if cell.counts]
     above = [cell for cell in counted if cell.ratio.low > 1]
@@ -173,8 +192,10 @@ def show(reports: list[dict[str, Any]], each: bool = False) -> str:
     behind = sum(cell.ratio.low > 1 for cell in all_others)
     told += [f"- Beside each of the others, not the best alone: {behind} of {len(all_others)}."]
     for net in dict.fromkeys(cell.net for cell in counted):
-        logs = [math.log(cell.ratio.value) for cell in counted if cell.net == net]
+        ratios = [(cell.ratio.value, cell.early) for cell in counted if cell.net == net]
+        logs, early = np.log([r for r, _ in ratios]), [math.log(r) for r, e in ratios if e]
         mean = f"geometric mean of {len(logs)} cells {math.exp(np.mean(logs)):.2f}"
+        mean += f", of the {len(early)} first ones {math.exp(np.mean(early)):.2f}" * bool(early)
         others = [sum(not is_ours(p) for p in tables[net].ran(price)) for price in PLANS[net].marks]
         told.append(f"- {net}: {mean}; others that were run: {', '.join(map(str, others))}.")
     if counted:
@@ -204,6 +225,7 @@ def main() -> None:
     running.add_argument("--net", choices=list(PLANS), required=True)
     running.add_argument("--presets", nargs="+", default=["others", OURS])
     running.add_argument("--prices", nargs="+", type=int, default=None)
+    running.add_argument("--first", action="store_true", help="the first marks alone")
     running.add_argument("--alone", action="store_true", help="not to be joined with what is kept")
     showing = commands.add_parser("show", help="print the table of parts")
     showing.add_argument("parts", nargs="+", type=Path)

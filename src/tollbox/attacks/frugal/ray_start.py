@@ -47,7 +47,7 @@ LARGEST_RADIUS, SMALLEST_RADIUS = 0.35, 0.005
 """Range of radii in the first search, per pixel value."""
 SMALLEST_GIVEN = 0.001
 """The end of that range for rays that a surrogate gives."""
-CLOSE = 0.06
+CLOSE = 0.012
 """Maximum radius, per pixel value, of a given ray that ends the start: others cost more than they
 gain."""
 SMOOTH_RADIUS, LOW_FACTOR = 2.0, 4
@@ -117,17 +117,23 @@ class RayStart(Checked):
         ratio = limit_ratio(problem.prices.ratio)
         fewer = math.ceil(self.tries / (1 + max(0.0, math.log10(ratio))))
         tries = max(min(self.tries, 2), fewer)
-        best = None
+        best, first = None, 0
         if given is not None and doubted:
             tries -= 1
         elif given is not None:
-            best = yield from _try_given(problem, ratio, given[:tries])
-            tries = max(tries - len(given), 1)
-            if best is not None and ratio < EXPENSIVE:
+            for way in given[: (tries + 1) // 2]:
+                best = yield from _try_given(problem, ratio, way[None], best)
+                tries -= 1
+                if first < len(KINDS) and not _is_close(problem, best):
+                    best = yield from _try_rays(problem, ratio, range(first, first + 1), best=best)
+                    first += 1
+            if best is not None and best.given and ratio < EXPENSIVE:
                 best = best._replace(smooth=(yield from _is_smooth(problem, best)))
-        if best is None or best.radius > CLOSE * math.sqrt(problem.dimension):
-            best = yield from _try_rays(problem, ratio, range(min(tries, len(KINDS))), best=best)
-            others = range(len(KINDS), tries)
+        if not _is_close(problem, best):
+            tries = max(tries, first + 1)
+            early = range(first, min(tries, len(KINDS)))
+            best = yield from _try_rays(problem, ratio, early, best=best)
+            others = range(max(first, len(KINDS)), tries)
             if best is None:
                 best = yield from _find_without_rays(problem, ratio, others)
             else:
@@ -164,27 +170,34 @@ def _try_rays(
     than the `best` so far."""
     scale = math.sqrt(problem.dimension)
     for number in numbers:
-        kind, way = _ray(problem, number, best)
         far = min(LARGEST_RADIUS * scale, within * RADIUS_STEP)
+        if best is None or number < len(KINDS):
+            kind = number % len(KINDS)
+            way = KINDS[kind].ray(problem, number)
+            smooth, given = KINDS[kind].shortest >= SMOOTH or None, False
+        else:
+            way = _changed(problem, best, number)
+            kind, smooth, given = best.kind, best.smooth, best.given
         if best is not None:
             far = best.radius * RADIUS_STEP
         found = yield from _try_ray(problem, ratio, way, far, SMALLEST_RADIUS * scale)
         if found is not None:
-            best = found._replace(smooth=KINDS[kind].shortest >= SMOOTH or None, kind=kind)
+            best = found._replace(kind=kind, smooth=smooth, given=given)
     return best
 
 
-def _ray(problem: Problem, number: int, best: RayHit | None) -> tuple[int, Tensor]:
-    """Return a ray and its kind: one of the first, or else a change of the best one."""
-    if best is None or number < len(KINDS):
-        kind = number % len(KINDS)
-        return kind, KINDS[kind].ray(problem, number)
+def _changed(problem: Problem, best: RayHit, number: int) -> Tensor:
+    """Return a change of the best ray."""
     change = number % 3
     if change == 0:
-        return best.kind, half(problem, best.way, number)
+        return half(problem, best.way, number)
     if change == 1:
-        return best.kind, blend(best.way, KINDS[best.kind].ray(problem, number))
-    return best.kind, spotlight(problem, best.way, number)
+        return blend(best.way, KINDS[best.kind].ray(problem, number))
+    return spotlight(problem, best.way, number)
+
+
+def _is_close(problem: Problem, best: RayHit | None) -> bool:
+    return best is not None and best.radius <= CLOSE * math.sqrt(problem.dimension)
 
 
 def _try_given(
