@@ -174,7 +174,8 @@ def _try_rays(
         if best is None or number < len(KINDS):
             kind = number % len(KINDS)
             way = KINDS[kind].ray(problem, number)
-            smooth, given = KINDS[kind].shortest >= SMOOTH or None, False
+            smooth: bool | None = KINDS[kind].shortest >= SMOOTH or None
+            given = False
         else:
             way = _changed(problem, best, number)
             kind, smooth, given = best.kind, best.smooth, best.given
