@@ -195,7 +195,8 @@ def show(reports: list[dict[str, Any]], each: bool = False) -> str:
         ratios = [(cell.ratio.value, cell.early) for cell in counted if cell.net == net]
         logs, early = np.log([r for r, _ in ratios]), [math.log(r) for r, e in ratios if e]
         mean = f"geometric mean of {len(logs)} cells {math.exp(np.mean(logs)):.2f}"
-        mean += f", of the {len(early)} first ones {math.exp(np.mean(early)):.2f}" * bool(early)
+        if early:
+            mean += f", of the {len(early)} first ones {math.exp(np.mean(early)):.2f}"
         others = [sum(not is_ours(p) for p in tables[net].ran(price)) for price in PLANS[net].marks]
         told.append(f"- {net}: {mean}; others that were run: {', '.join(map(str, others))}.")
     if counted:

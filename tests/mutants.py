@@ -34,7 +34,7 @@ TESTS = (
     "tests/properties/test_mixtures.py",
     "tests/properties/test_journal.py",
 )
-OWN = ["tests/unit/test_overshoot.py", "tests/unit/test_turns.py", "tests/unit/test_inward.py"]
+OWN = ["tests/unit/test_overshoot.py", "tests/unit/test_turns.py", "tests/unit/test_ray_start.py"]
 """For the parts of `frugal`."""
 GUARDS = [
     "tests/properties/test_known_boundaries.py::" + name
@@ -610,51 +610,72 @@ MUTANTS = [
         tests=OWN,
     ),
     Mutant(
-        "inward: a ray is not dropped",
+        "ray start: a ray is not dropped",
         "attacks/frugal/ray_start.py",
         "            far = best.radius * RADIUS_STEP",
         "            far = LARGEST_RADIUS * scale",
         tests=OWN,
     ),
     Mutant(
-        "inward: the radius of the bin before",
+        "ray start: the radius of the bin before",
         "attacks/frugal/ray_start.py",
         "ray.radius(place / count)",
         "ray.radius((place - 1) / count)",
         tests=OWN,
     ),
     Mutant(
-        "inward: rough rays are told to be smooth",
+        "ray start: fine rays are told to be smooth",
         "attacks/frugal/ray_start.py",
-        "smooth=spectrum.cut <= SMOOTH",
-        "smooth=spectrum.cut >= SMOOTH",
+        "KINDS[kind].shortest >= SMOOTH or None",
+        "KINDS[kind].shortest < SMOOTH or None",
         tests=OWN,
     ),
     Mutant(
-        "inward: doubted rays come first",
+        "ray start: doubted rays come first",
         "attacks/frugal/ray_start.py",
         "if given is not None and doubted:",
         "if given is not None and not doubted:",
         tests=OWN,
     ),
     Mutant(
-        "inward: the next ray is of the kind that lost",
+        "ray start: a fresh ray of another kind is added",
         "attacks/frugal/ray_start.py",
-        "kinds = SMOOTH_NEXT if",
-        "kinds = SMOOTH_NEXT if not",
+        "blend(best.way, KINDS[best.kind].ray(problem, number))",
+        "blend(best.way, KINDS[0].ray(problem, number))",
         tests=OWN,
     ),
     Mutant(
-        "inward: from afar the farthest first",
+        "ray start: a given ray is changed as long as others are",
+        "attacks/frugal/ray_start.py",
+        "failures == PATIENCE",
+        "failures == 9 * PATIENCE",
+        tests=OWN,
+    ),
+    Mutant(
+        "patterns: the source remains",
+        "attacks/frugal/patterns.py",
+        "self.contrast * (1 - 2 * source)",
+        "self.contrast * (1 - source)",
+        tests=["tests/unit/test_patterns.py"],
+    ),
+    Mutant(
+        "patterns: half keeps the other side of a line elsewhere",
+        "attacks/frugal/patterns.py",
+        "right = columns / width - 0.35 - 0.3 * draws[1]",
+        "right = columns / width - 0.75 - 0.3 * draws[1]",
+        tests=["tests/unit/test_patterns.py"],
+    ),
+    Mutant(
+        "ray start: from afar the farthest first",
         "attacks/frugal/ray_start.py",
         "distances.argsort(stable=True)",
         "distances.argsort(stable=True, descending=True)",
         tests=OWN,
     ),
     Mutant(
-        "inward: fresh rays are those of the start",
+        "ray start: fresh rays are those of the start",
         "attacks/frugal/ray_start.py",
-        "first = max(self.tries, len(ROUGH_NEXT)) + number * self.tries",
+        "first = max(self.tries, len(KINDS)) + number * self.tries",
         "first = number * self.tries",
         tests=OWN,
     ),

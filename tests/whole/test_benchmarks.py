@@ -234,9 +234,9 @@ def test_frugal_is_told_beside_the_nearest_other(named: Any) -> None:
     found |= {("frugal", 100): [1.0] * 3, ("hsja", 100): [None, None, 1.0]}
     everywhere = named("everywhere")
     told = everywhere.show([small_part("vit", found)]).splitlines()
-    assert "| vit | 1 | 500 | `cgba` | 4.00 | 2.00 | 0.50 [0.50, 0.50] |" in told
-    assert "| vit | 2 | 1K | `hsja` | 1.00 | 2.00 | 2.00 [2.00, 2.00] |" in told
-    assert "| vit | 100 | 6K | none | ∞ | 1.00 | not counted |" in told
+    assert "| vit | 1 | 500 | `cgba` | 4.00 | 2.00 | 0.50 [0.50, 0.50] | 0%, 33% |" in told
+    assert "| vit | 2 | 1K | `hsja` | 1.00 | 2.00 | 2.00 [2.00, 2.00] | 100%, 0% |" in told
+    assert "| vit | 100 | 6K | none | ∞ | 1.00 | not counted | 33%, 100% |" in told
     assert "- 9 cells, 6 counted." in told
     assert "- Intervals that lie wholly above 1: 3." in told
     assert "- Beside each of the others, not the best alone: 3 of 15." in told
@@ -244,6 +244,13 @@ def test_frugal_is_told_beside_the_nearest_other(named: Any) -> None:
     found = {("frugal", 1): [1.0, 1.0, 8.0], ("cgba", 1): [None, 2.0, 4.0]}
     told = everywhere.show([small_part("vit", found)], each=True).splitlines()
     assert told[2].endswith("| 1.00 [0.50, 2.00] |")  # of the two images that both have
+    first = small_part("vit", {("frugal", 1): [0.5, 3.0, 3.0], ("cgba", 1): [6.0, 6.0, 6.0]})
+    for entry in first["entries"]:
+        entry.update(budget=250, at={str(mark): entry["at"]["500"] for mark in (50, 100, 250)})
+    told = everywhere.show([first]).splitlines()
+    assert "| vit | 1 | 100 | `cgba` | 6.00 | 3.00 | 0.50 [0.08, 0.50] | 0%, 33% |" in told
+    means = "geometric mean of 3 cells 0.50, of the 3 first ones 0.50"
+    assert f"- vit: {means}; others that were run: 1, 0, 0, 0." in told
 
 
 def test_a_curve_has_marks_that_some_rows_lack(named: Any) -> None:

@@ -230,7 +230,7 @@ def test_the_tail_changes_where_is_searched_and_nothing_before():
 def test_after_a_turn_that_nobody_expected_the_boundary_is_searched_all_the_same():
     """A first turn of 1.4 radians ends in a cell of many times the width that the next estimate
     needs. It is searched again, and the next estimate tells as much as it is asked for."""
-    attack = replace(LOW, schedule=40, reweighing_period=0, iterations=3)
+    attack = replace(LOW, start=RayStart(1), schedule=40, reweighing_period=0, iterations=3)
     result = run(attack, testing.half_space(factor=4), 1, 1e7)
     first, second = result.trace[1], result.trace[2]
     assert first.notes["angle"] > 1.2

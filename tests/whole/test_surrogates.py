@@ -381,7 +381,8 @@ def test_a_network_with_its_own_labels_is_tried_last():
         cell = tb.attack.Cell(attack, boundary.source, 0, tb.Prices(100, 1), tb.Limits(3000))
         [runs[name]] = tb.attack.run_cells([cell], boundary.model())
     alone, guided = (run.ledger.by_phase["start"] for run in runs.values())
-    assert alone < guided <= alone + 100
+    assert wrong.evaluations > 0
+    assert guided <= alone + 100
 
 
 def test_it_is_the_same_in_any_batch():

@@ -6,20 +6,20 @@ flagged answer for every level instead.
 
 1. The first rays have patterns of three kinds (patterns.py): fine rings, checkers, and coarse rings
    in colour. Later rays are changes of the closest ray so far: half of it, a blend with a fresh
-   pattern of its kind, and its middle. Rays from a surrogate (transfer.py) come before all others.
-   If one of them is close and flagged answers are expensive, no others follow; if they are cheap,
-   its low frequencies alone are queried once, to learn whether the model responds to these. If
-   nothing says whether the surrogate knows the image, one of its rays comes last.
+   pattern of its kind, and its middle.
 2. The first ray is searched inward in steps of a tenth of its radius, at the least expected cost.
    Each later ray is queried once, a step closer than the best so far. If flagged there, the ray is
    dropped; otherwise it is searched from there. So a ray that is no better costs one flagged
    answer. The more expensive flagged answers are, the fewer rays are tried.
 3. The last step of the closest ray is searched again, to a hundredth of its radius.
 4. If the first ray of every kind is flagged at its far end (the model takes such patterns for the
-   source class), growing noise is used. If c* is at least `EXPENSIVE`, its many flagged answers
-   cost too much, so white, black and the inverse of the image come first, in order of distance.
-   The other rays then follow, within that distance.
-5. If no turn from a start makes progress, some new rays are queried once each, a step closer
+   source class), white, black and the inverse of the image are queried, in order of distance, and
+   then growing noise. The other rays follow, within the distance found.
+5. Rays from a surrogate (transfer.py) and first patterns take turns. A close ray of the surrogate
+   ends the start; of one less close, a few changes are tried. If flagged answers are cheap, its low
+   frequencies alone are queried once, to learn whether the model responds to these. If nothing says
+   whether the surrogate knows the image, one of its rays comes last.
+6. If no turn from a start makes progress, some new rays are queried once each, a step closer
    (`find_closer`).
 """
 
@@ -64,8 +64,10 @@ KINDS = (
 """The kinds of the first rays, in order."""
 SMOOTH = 6.0
 """Minimum period of a smooth pattern."""
+PATIENCE = 3
+"""Number of changes of a given ray that may fail in a row; the turns that follow gain more."""
 EXPENSIVE = 10.0
-"""Minimum c* at which growing noise is not tried first."""
+"""Minimum c* at which the low frequencies of a given ray are not queried."""
 
 
 class RadialPath(Path):
@@ -168,8 +170,10 @@ def _try_rays(
 ) -> Asking[RayHit | None]:
     """Return the closest hit among the rays that are adversarial a step closer than `within`, or
     than the `best` so far."""
-    scale = math.sqrt(problem.dimension)
+    scale, failures = math.sqrt(problem.dimension), 0
     for number in numbers:
+        if best is not None and best.given and failures == PATIENCE:
+            break
         far = min(LARGEST_RADIUS * scale, within * RADIUS_STEP)
         if best is None or number < len(KINDS):
             kind = number % len(KINDS)
@@ -182,8 +186,9 @@ def _try_rays(
         if best is not None:
             far = best.radius * RADIUS_STEP
         found = yield from _try_ray(problem, ratio, way, far, SMALLEST_RADIUS * scale)
+        failures += 1
         if found is not None:
-            best = found._replace(kind=kind, smooth=smooth, given=given)
+            best, failures = found._replace(kind=kind, smooth=smooth, given=given), 0
     return best
 
 
@@ -239,12 +244,10 @@ def _try_ray(
 def _find_without_rays(problem: Problem, ratio: float, numbers: range) -> Asking[RayHit | None]:
     """Find another start (rule 4); return the hit on a closer ray, else on the ray to the start."""
     source = problem.source
-    start = None
-    if ratio >= EXPENSIVE:
-        extremes = torch.stack([torch.ones_like(source), torch.zeros_like(source), 1 - source])
-        extremes = problem.within_mask(extremes)
-        distances = torch.linalg.vector_norm((extremes - source).flatten(1), dim=1)
-        start = yield from first_adversarial(extremes[distances.argsort(stable=True)], PHASE)
+    extremes = torch.stack([torch.ones_like(source), torch.zeros_like(source), 1 - source])
+    extremes = problem.within_mask(extremes)
+    distances = torch.linalg.vector_norm((extremes - source).flatten(1), dim=1)
+    start = yield from first_adversarial(extremes[distances.argsort(stable=True)], PHASE)
     if start is None:
         start = yield from GrowingNoise()(problem)
     if start is None:
