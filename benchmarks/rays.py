@@ -1,22 +1,23 @@
-"""How near the boundary is along kinds of rays, from which a start may choose.
+"""How close the boundary is along kinds of rays, from which a start may choose.
 
-    python benchmarks/rays.py --net robust --images 30 --sets 28,56,14 uniform,56,14
+    python benchmarks/rays.py --net robust --images 30 --prices 1 100 1000
 
-For images of even content hash (settings are chosen on these) and each kind: the share of rays that
-are adversarial at their far end, and the median and the geometric mean of the distance at which the
-boundary is met, coming from there. A number is noise of frequencies below that cut, added
-(`ray_start.py`); `grey` and a number leads to a grey image with such noise, `uniform` to one of
-uniform noise. A ray that is not adversarial counts as 0.45 a pixel. With `--sets`, the nearest of
-one ray of each kind of the set.
+For images of even content hash (settings are chosen on these) and each kind of ray: the share of
+rays that are adversarial at their far end, and the median and the geometric mean of the distance at
+which the boundary is met, coming from there. `rings`, `checkers` and `coarse` are the patterns of
+`frugal`'s start, `closest` is the closest of these three, and `half`, `blend` and `spotlight` are
+changes of it (patterns.py). A number is noise of frequencies below that cut, `uniform` leads to an
+image of uniform noise. A ray that is not adversarial counts as 0.45 per pixel value. These queries
+are not counted: nothing is attacked, and every ray is queried at fixed steps.
 
-No query is charged, since nothing is attacked: it is asked at fixed steps all along the ray.
+With `--prices`, the start itself then runs at each c*: the distance at which it ends, and its cost.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import common
 import merged
@@ -24,45 +25,62 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tollbox.attacks.frugal.ray_start import LARGEST_RADIUS
+import tollbox as tb
+from tollbox.attacks.frugal.patterns import blend, half, spotlight
+from tollbox.attacks.frugal.ray_start import KINDS, LARGEST_RADIUS, RayStart
+from tollbox.core.ask import Asking
 from tollbox.core.prices import Prices
 from tollbox.core.problem import Problem
 from tollbox.engine.points import LinearPoint
 from tollbox.parts.priors import Spectrum
+from tollbox.parts.vectors import unit
 
-KINDS = ("28", "56", "14", "112", "8", "grey28", "grey56", "grey14", "uniform")
+PATTERNS = ("rings", "checkers", "coarse")
+CHANGES = ("half", "blend", "spotlight")
+NOISE = ("14", "28", "56", "uniform")
 NEVER = 0.45
-"""The distance, per pixel, that a ray counts as which is not adversarial anywhere."""
+"""The distance, per pixel value, that a ray counts as which is not adversarial anywhere."""
 
 
-def ends(kind: str, problem: Problem, number: int) -> tuple[Tensor, float]:
-    """The direction of a ray, of length 1, and how far it goes."""
-    source = problem.source
-    reach = LARGEST_RADIUS * math.sqrt(source.numel())
+class Boundary(NamedTuple):
+    """Where a ray meets the boundary; infinite if it is not adversarial at its far end."""
+
+    distance: float
+    way: Tensor
+
+
+class StartAlone:
+    """The start, and nothing after it."""
+
+    def __call__(self, problem: Problem) -> Asking[tb.Stop]:
+        """Attack one image."""
+        iterate = yield from RayStart()(problem)
+        if iterate is None:
+            return tb.Stop.NO_START
+        problem.accept(iterate)
+        return tb.Stop.ITERATIONS
+
+
+def noise(kind: str, problem: Problem, number: int) -> Tensor:
+    """The direction of a ray of noise."""
     generator = torch.Generator().manual_seed(number)
     if kind == "uniform":
-        image = torch.rand(source.shape, generator=generator)
-    else:
-        drawing = Spectrum(float(kind.removeprefix("grey")), grey=1 / 3).begin(problem)
-        noise = torch.randn((1, *drawing.shape), generator=generator)
-        way = drawing(noise, 1.0).view(source.shape)
-        if not kind.startswith("grey"):
-            return way, reach
-        image = (0.5 + reach * way).clamp(0, 1)
-    length = float(torch.linalg.vector_norm(image - source))
-    return (image - source) / length, length
+        return unit(torch.rand(problem.source.shape, generator=generator) - problem.source)
+    drawing = Spectrum(float(kind), grey=1 / 3).begin(problem)
+    drawn = torch.randn((1, *drawing.shape), generator=generator)
+    return drawing(drawn, 1.0).view(problem.source.shape)
 
 
-def met(model: Any, problem: Problem, kind: str, number: int, steps: int, step: float) -> float:
-    """The distance of the last adversarial point, coming from the far end; infinite without one."""
-    way, far = ends(kind, problem, number)
+def met(model: Any, problem: Problem, way: Tensor, steps: int, step: float) -> Boundary:
+    """Where a ray meets the boundary, coming from its far end."""
+    far = LARGEST_RADIUS * math.sqrt(problem.dimension)
     radii = [far * step**each for each in range(steps)]
     points = torch.stack([LinearPoint(problem.source, way, radius).point() for radius in radii])
     flagged = (model(points.to(model.device)).cpu() == problem.label).tolist()
     reached = flagged.index(True) if True in flagged else steps
     if reached == 0:
-        return math.inf
-    return float(torch.linalg.vector_norm(points[reached - 1] - problem.source))
+        return Boundary(math.inf, way)
+    return Boundary(float(torch.linalg.vector_norm(points[reached - 1] - problem.source)), way)
 
 
 def told(values: Any, never: float) -> list[str]:
@@ -73,34 +91,54 @@ def told(values: Any, never: float) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--net", choices=list(common.CLASSES), required=True)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--images", type=int, default=30)
+    parser = argparse.ArgumentParser(
+        description=(__doc__ or "").splitlines()[0], parents=[common.options()]
+    )
     parser.add_argument("--rays", type=int, default=2, help="of each kind, for each image")
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--step", type=float, default=0.87, help="the next radius over the last")
-    parser.add_argument("--kinds", nargs="+", default=list(KINDS), metavar="KIND")
-    parser.add_argument("--sets", nargs="+", default=[], metavar="KIND,KIND,...")
+    parser.add_argument("--prices", nargs="+", type=float, default=[])
     args = parser.parse_args()
     common.use_tf32(False)
     loaded = common.load(args.net, args.device, args.images, which="even")
-    kinds = list(dict.fromkeys([*args.kinds, *(k for each in args.sets for k in each.split(","))]))
+    kinds = (*PATTERNS, "closest", *CHANGES, *NOISE)
     found: dict[str, list[float]] = {kind: [] for kind in kinds}
     for image, label in zip(loaded.images, loaded.labels, strict=True):
-        problem = Problem(image, label, Prices())
-        for kind in kinds:
-            found[kind] += [
-                met(loaded.model, problem, kind, number, args.steps, args.step)
-                for number in range(args.rays)
+        problem = Problem(image, label, Prices(), seed=args.seed)
+        for number in range(args.rays):
+
+            def measured(kind: str, way: Tensor, problem: Problem = problem) -> Boundary:
+                boundary = met(loaded.model, problem, way, args.steps, args.step)
+                found[kind].append(boundary.distance)
+                return boundary
+
+            first = [
+                measured(name, kind.ray(problem, number))
+                for name, kind in zip(PATTERNS, KINDS, strict=True)
             ]
+            closest = min(range(len(first)), key=lambda kind: first[kind].distance)
+            found["closest"].append(first[closest].distance)
+            way, fresh = first[closest].way, KINDS[closest].ray(problem, args.rays + number)
+            measured("half", half(problem, way, number))
+            measured("blend", blend(way, fresh))
+            measured("spotlight", spotlight(problem, way, number))
+            for kind in NOISE:
+                measured(kind, noise(kind, problem, number))
     never = NEVER * math.sqrt(loaded.images[0].numel())
     body = [[kind, *told(np.array(found[kind]), never)] for kind in kinds]
-    for each in args.sets:
-        nearest = np.min([found[kind] for kind in each.split(",")], axis=0)
-        body.append([f"nearest of {each}", *told(nearest, never)])
     print(f"{args.net}, {args.images} images, {args.rays} rays of each kind.\n")
     print(merged.grid(["rays", "adversarial far away", "median", "geometric mean"], body))
+    body = []
+    for price in args.prices:
+        cells = loaded.cells(
+            StartAlone(), prices=tb.Prices(price, 1), max_queries=10_000, seed=args.seed
+        )
+        results = common.run_cells(f"start at c* = {price:g}", cells, loaded.model, args)
+        cost = np.median([result.ledger.cost for result in results])
+        body.append([f"{price:g}", *told(np.array([r.distance for r in results]), never)])
+        body[-1].append(f"{cost:g}")
+    if body:
+        print(merged.grid(["c*", "found", "median", "geometric mean", "median cost"], body))
 
 
 if __name__ == "__main__":

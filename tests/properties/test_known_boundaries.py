@@ -98,10 +98,6 @@ ONE_BY_ONE = (
 )
 COARSE = "its steps are 5 % of so small a radius: a flip that brings less is not kept"
 LARGE = "an estimate has 100 sqrt(t) queries, half of them flagged: the budget pays for twenty"
-FAR_SIDE = (
-    "some seeds stay on the far side of the thin layer, at height 1.3: where flagged answers are "
-    "dear its search, too, asks near its start first (at c* = 1 all seeds come across)"
-)
 WALK = (
     "on its way: one query a step, three in four or more of them flagged; the budget pays for 600 "
     "steps at c* = 100"
@@ -130,13 +126,12 @@ DRY = ("half-space", "wedge", "slab")
 WHY: list[tuple[tuple[str, ...], tuple[int, ...], tuple[str, ...], str]] = [
     ((), (1, 10, 100), ("stealthy-rays",), COARSE),
     (("linf corner",), (1, 10, 100), ("rays", "a-rays"), ONE_BY_ONE),
-    (("linf corner",), (10, 100), ("adba", "a-adba"), ONE_BY_ONE),
+    (("linf corner",), (10, 100), ("adba", "a-adba", "frugal-linf"), ONE_BY_ONE),
     (tuple(SMOOTH), (1, 10), ("rays-l2", *DPATTACK), ONLY_SIGNS),
     ((), (100,), DPATTACK, FLIPS),
     ((), (10,), ("hsja-linf",), LARGE),
     (("linf half-space", "linf corner"), (100,), ("hsja-linf", "a-hsja-linf"), NOISE),
     (("slab",), (10, 100), ("cgba+as", "hsja+as", "geoda+as", "a-surfree"), LAYER),
-    (("slab",), (10,), ("frugal",), FAR_SIDE),
     (("slab",), (100,), ("frugal", "frugal+seri"), FEW_LAYER),
     (DRY, (10, 100), ("stealthy-geoda", "boundary", "a-boundary", "tangent"), NOISE),
     (DRY, (10, 100), ("evolutionary", "a-evolutionary"), NOISE),
@@ -153,7 +148,7 @@ WHY: list[tuple[tuple[str, ...], tuple[int, ...], tuple[str, ...], str]] = [
     (("wedge",), (1, 10, 100), ("qfool", "a-qfool"), ONE_NORMAL),
     ((), (1, 10, 100), ("tria", "a-tria"), TRIANGLE),
     ((), (10, 100), (*SCHEDULED, *GEOMETRIC_AGREST), OVERSHOOT),
-    (("sphere",), (1, 10), ("frugal", "stealthy-geoda"), TURNS),
+    (("sphere",), (1, 10), ("stealthy-geoda",), TURNS),
     ((), (100,), (), FEW),
 ]
 """Boundaries, prices and presets (none named: all of them), and why these do not come near; the

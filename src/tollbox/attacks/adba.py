@@ -63,15 +63,19 @@ class ADBA(Checked):
     """Maximum number of points held: signs, kept and flipped points, and those compared."""
 
     def __call__(self, problem: Problem) -> Asking[Stop]:
-        signs = problem.only_mask(torch.ones_like(problem.source))
-        radius, found, tried = 1.0, False, 0
-        if problem.start_image is not None:
-            given = problem.start_image
-            start = yield from first_signs(problem, given, self.search, 1.0, 1.0)
-            if start is None:
-                return Stop.NO_START
-            (signs, radius), found = start, True
-        flips = [UNFLIPPED, (0, problem.dimension)]
+        if problem.start_image is None:
+            ones = problem.only_mask(torch.ones_like(problem.source))
+            return (yield from self.flip_from(problem, ones, 1.0, False))
+        start = yield from first_signs(problem, problem.start_image, self.search, 1.0, 1.0)
+        if start is None:
+            return Stop.NO_START
+        return (yield from self.flip_from(problem, *start, True))
+
+    def flip_from(
+        self, problem: Problem, signs: Tensor, radius: float, found: bool
+    ) -> Asking[Stop]:
+        """Flip signs; `found` says whether they are known to be adversarial at the radius."""
+        tried, flips = 0, [UNFLIPPED, (0, problem.dimension)]
         for level in range(1, self.levels + 1):
             flips += halves(problem.dimension, level)
             single, changed = len(blocks(problem.dimension, level)) == problem.dimension, False

@@ -40,6 +40,7 @@ from .dpattack import DPAttack, DPAttackL2
 from .evolutionary import Evolutionary
 from .frugal.attack import Frugal
 from .frugal.calibrated import Calibrated
+from .frugal.linf import FrugalLinf
 from .geoda import GeoDA, GeoDAOriginal
 from .hsja import HSJA, QEBA, HSJALinf
 from .opt import OPT, SignOPT
@@ -267,6 +268,7 @@ ATTACKS: dict[str, Attack] = {
     "geoda+calibrated": GeoDA(GrowingNoise(), FINE, Calibrated(subspace=Dct(4))),
     "cgba+calibrated": CGBA(GrowingNoise(), FINE, Calibrated(subspace=LOW)),
     "frugal": Frugal(),
+    "frugal-linf": FrugalLinf(),
     "frugal+surrogate": Frugal(),
     "cgba+seri": Rescaled(CGBA_2E4),
     "frugal+seri": Rescaled(Frugal(), comparison=CommonRadius(priced=True)),

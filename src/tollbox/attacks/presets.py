@@ -181,6 +181,7 @@ hsja+calibrated    HSJA       CALIBRATED  l2    binary search, measured overshoo
 geoda+calibrated   GeoDA      CALIBRATED  l2    binary search, measured overshoot, DCT 1/4
 cgba+calibrated    CGBA       CALIBRATED  l2    binary search, measured overshoot, DCT 1/4 or all
 frugal             Frugal     OWN         l2    ray start, optimal search, overshoot, priors
+frugal-linf        Frugal-linf  OWN       linf  linf: signs of patterns, flips by expected cost
 SeRI, 2026:
 cgba+seri          CGBA       RESCALED    l2    as cgba, a fifth of the cost for rescaled blocks
 frugal+seri        Frugal     RESCALED    l2    as frugal, a fifth of the cost for rescaled blocks

@@ -98,17 +98,30 @@ class SignFlips(Checked):
 
     def flip(self, problem: Problem, reach: float = 1.0, linf_tau: bool = False) -> Asking[Stop]:
         """Flip signs and search radii; a search covers the fraction `reach` of the radius."""
-        source, root = problem.source, math.sqrt(problem.dimension)
-        unit = 1.0 if problem.norm is Metric.LINF else root  # the distance of radius 1
-        scale = root if linf_tau else 1.0
-        signs, radius, found, tried = problem.only_mask(torch.ones_like(source)), 1.0, False, 0
-        flips: list[Block] = []
-        if problem.start_image is not None:
-            given = problem.start_image
-            signed = yield from first_signs(problem, given, self.search, unit, scale)
-            if signed is None:
-                return Stop.NO_START
-            (signs, radius), found, flips = signed, True, [(0, 0)]  # unflipped first
+        scale = math.sqrt(problem.dimension) if linf_tau else 1.0
+        if problem.start_image is None:
+            ones = problem.only_mask(torch.ones_like(problem.source))
+            return (yield from self.flip_from(problem, ones, 1.0, [], False, reach, scale))
+        unit = 1.0 if problem.norm is Metric.LINF else math.sqrt(problem.dimension)
+        start = yield from first_signs(problem, problem.start_image, self.search, unit, scale)
+        if start is None:
+            return Stop.NO_START
+        unflipped = [(0, 0)]
+        return (yield from self.flip_from(problem, *start, unflipped, True, reach, scale))
+
+    def flip_from(
+        self,
+        problem: Problem,
+        signs: Tensor,
+        radius: float,
+        flips: list[Block],
+        found: bool,
+        reach: float = 1.0,
+        scale: float = 1.0,
+    ) -> Asking[Stop]:
+        """Flip signs, first those in `flips`; `found` says whether they are known to be adversarial
+        at the radius."""
+        source, tried = problem.source, 0
         for level in range(self.levels):
             flips += blocks(problem.dimension, level)
             single, changed = len(flips) == problem.dimension, False

@@ -71,9 +71,12 @@ class Pattern:
 
 def half(problem: Problem, way: Tensor, number: int) -> Tensor:
     """Return a ray without its perturbation on a random side of a line through the middle."""
-    (down, right), angle, _ = _middle(problem, number)
-    cosine, sine = _direction(2 * math.pi * angle)
-    return unit(way * torch.sigmoid(EDGE * (right * cosine + down * sine)))
+    return unit(way * torch.sigmoid(EDGE * _beyond_a_line(problem, number)))
+
+
+def is_on_one_side(problem: Problem, number: int) -> Tensor:
+    """Return the pixels on a random side of a line through the middle, (h, w)."""
+    return _beyond_a_line(problem, number) > 0
 
 
 def spotlight(problem: Problem, way: Tensor, number: int) -> Tensor:
@@ -99,6 +102,14 @@ def _grid(source: Tensor) -> tuple[Tensor, Tensor]:
 
 def _direction(angle: Tensor) -> tuple[Tensor, Tensor]:
     return torch.cos(angle), torch.sin(angle)
+
+
+def _beyond_a_line(problem: Problem, number: int) -> Tensor:
+    """Return the distance of each pixel from a random line through the middle, as a share of the
+    sides; negative on its other side."""
+    (down, right), angle, _ = _middle(problem, number)
+    cosine, sine = _direction(2 * math.pi * angle)
+    return right * cosine + down * sine
 
 
 def _middle(problem: Problem, number: int) -> tuple[tuple[Tensor, Tensor], Tensor, Tensor]:

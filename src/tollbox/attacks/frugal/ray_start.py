@@ -117,8 +117,7 @@ class RayStart(Checked):
         """Return the closest hit among several rays; those `given` come first. If they are doubted,
         only one of them is tried, as the last."""
         ratio = limit_ratio(problem.prices.ratio)
-        fewer = math.ceil(self.tries / (1 + max(0.0, math.log10(ratio))))
-        tries = max(min(self.tries, 2), fewer)
+        tries = tries_at(ratio, self.tries)
         best, first = None, 0
         if given is not None and doubted:
             tries -= 1
@@ -160,6 +159,11 @@ class RayStart(Checked):
         return None
 
 
+def tries_at(ratio: float, most: int) -> int:
+    """Return the number of rays to try at a c*."""
+    return max(min(most, 2), math.ceil(most / (1 + max(0.0, math.log10(ratio)))))
+
+
 def _try_rays(
     problem: Problem,
     ratio: float,
@@ -185,7 +189,7 @@ def _try_rays(
             kind, smooth, given = best.kind, best.smooth, best.given
         if best is not None:
             far = best.radius * RADIUS_STEP
-        found = yield from _try_ray(problem, ratio, way, far, SMALLEST_RADIUS * scale)
+        found = yield from try_ray(problem, ratio, way, far, SMALLEST_RADIUS * scale)
         failures += 1
         if found is not None:
             best, failures = found._replace(kind=kind, smooth=smooth, given=given), 0
@@ -213,7 +217,7 @@ def _try_given(
     scale = math.sqrt(problem.dimension)
     for way in ways:
         far = LARGEST_RADIUS * scale if best is None else best.radius * RADIUS_STEP
-        found = yield from _try_ray(problem, ratio, way, far, SMALLEST_GIVEN * scale)
+        found = yield from try_ray(problem, ratio, way, far, SMALLEST_GIVEN * scale)
         if found is not None:
             best = found._replace(given=True)
     return best
@@ -229,7 +233,7 @@ def _is_smooth(problem: Problem, hit: RayHit) -> Asking[bool]:
     return bool(answers.adversarial[0])
 
 
-def _try_ray(
+def try_ray(
     problem: Problem, ratio: float, way: Tensor, far: float, near: float
 ) -> Asking[RayHit | None]:
     """Return the hit on a ray; None if the ray is flagged at its far end."""
