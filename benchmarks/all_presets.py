@@ -4,12 +4,14 @@
         --images 50 --out attacks-vit.json
     python benchmarks/all_presets.py attacks-vit.json everywhere-vit.json [--markdown table.md]
     python benchmarks/all_presets.py pairs-resnet20.json --marks 7500 15000 30000
+    python benchmarks/all_presets.py everywhere-resnet20.json --first
 
 The parts are of one network, made by everywhere.py; the images that all of them have are read.
 Printed is one table of all presets: at each price the median distances at the plan's three marks,
 and G, the distance over all costs beside `cgba` (`merged.Table.ranking`). Then a table of ratios at
 c* = 100: what asymmetric search, with AGREST where there is an estimate, brings to each family.
-With `--marks`, that table alone, at these costs, of which the last is the budget.
+With `--marks`, that table alone, at these costs, of which the last is the budget. With `--first`,
+only the medians at the first marks of everywhere.py, and the share of images within its distance.
 
 At c* = 1 asymmetric search is binary search, query for query, so such a row may have been run under
 one of its two names; it stands in the table under both.
@@ -52,18 +54,18 @@ def twin(preset: str, known: set[str]) -> str | None:
     return same[0] if same else None
 
 
-def joined(paths: list[Path]) -> dict[str, Any]:
+def joined(paths: list[Path], prices: Sequence[float] = PRICES) -> dict[str, Any]:
     """The parts as one report, of the images that all of them have."""
     reports = [(path.name, json.loads(path.read_text())) for path in paths]
     count = min(len(report["settings"]["images"]) for _, report in reports)
     report = joining.join([(name, joining.first(part, count)) for name, part in reports])
     at_one = {e["preset"]: e for e in report["entries"] if e["price"] == 1}
-    missing = {e["preset"] for e in report["entries"] if e["price"] in PRICES} - set(at_one)
+    missing = {e["preset"] for e in report["entries"] if e["price"] in prices} - set(at_one)
     for preset in sorted(missing):
         same = twin(preset, set(at_one))
         if same is not None:
             report["entries"].append({**at_one[same], "preset": preset})
-    wanted = [e for e in report["entries"] if e["price"] in PRICES]
+    wanted = [e for e in report["entries"] if e["price"] in prices]
     return {**report, "entries": wanted}
 
 
@@ -85,6 +87,27 @@ def medians(net: str, table: merged.Table) -> str:
             gain = gains.get((row.preset, price), "–")
             cells += [" / ".join(found) or "–", gain.partition(" ")[0]]
         body.append(cells)
+    return merged.grid(head, body)
+
+
+def first(net: str, table: merged.Table) -> str:
+    """All presets at the first marks: medians, and shares of images within a distance at the last
+    mark of a price."""
+    limit = everywhere.limit(net)
+    head, body = ["preset"], []
+    for price, marks in everywhere.FIRST.items():
+        head += [f"c\\*={price}: {' / '.join(map(merged.thousands, marks))}", f"within {limit:g}"]
+    for row in table.rows:
+        cells = [f"`{row.preset}`"]
+        for price, marks in everywhere.FIRST.items():
+            columns = [merged.Column(price, marks[-1], mark) for mark in marks]
+            values = [table.values(row.preset, column) for column in columns]
+            found = [each for each in values if each is not None]
+            medians = [paired.told(paired.median(each)) for each in found]
+            share = f"{100 * (found[-1] <= limit).mean():.0f} %" if found else "–"
+            cells += [" / ".join(medians) or "–", share]
+        if any(cell != "–" for cell in cells[1:]):
+            body.append(cells)
     return merged.grid(head, body)
 
 
@@ -114,20 +137,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("parts", nargs="+", type=Path)
     parser.add_argument("--marks", nargs="+", type=int, default=None, help="of the second table")
+    parser.add_argument("--first", action="store_true", help="the first marks alone")
     parser.add_argument("--markdown", type=Path, default=None)
     args = parser.parse_args()
     try:
-        report = joined(args.parts)
+        report = joined(args.parts, list(everywhere.FIRST) if args.first else PRICES)
     except joining.Disagreement as error:
         sys.exit(str(error))
     net, table = report["settings"]["net"], merged.Table(report)
-    blocks = [
-        f"{net}, {len(report['settings']['images'])} images.",
-        *([] if args.marks else [medians(net, table)]),
-        "Ratio of medians with a 95 % interval, paired; in brackets the shares of images with an "
-        "adversarial point, where not all have one.",
-        asymmetric(table, args.marks or everywhere.PLANS[net].marks[DEAR]),
-    ]
+    blocks = [f"{net}, {len(report['settings']['images'])} images."]
+    if args.first:
+        blocks.append(first(net, table))
+    else:
+        blocks += [] if args.marks else [medians(net, table)]
+        blocks += [
+            "Ratio of medians with a 95 % interval, paired; in brackets the shares of images with "
+            "an adversarial point, where not all have one.",
+            asymmetric(table, args.marks or everywhere.PLANS[net].marks[DEAR]),
+        ]
     text = "\n\n".join(blocks)
     print(text)
     if args.markdown is not None:

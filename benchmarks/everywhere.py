@@ -76,6 +76,11 @@ PLANS = {
 }
 
 
+def limit(net: str) -> float:
+    """The l2 distance of which success rates are given."""
+    return WITHIN["large" if PLANS[net].marks is LARGE else "small"]
+
+
 def is_ours(preset: str) -> bool:
     """Whether it is not in the paper, nor the attack of anybody else."""
     return preset.startswith(OURS) or preset.endswith("+calibrated")
@@ -132,7 +137,7 @@ class Cell(NamedTuple):
 def cells(net: str, read: merged.Table) -> list[list[Cell]]:
     """For every mark for which `frugal` and others were run on a network, all of these, the one
     with the smallest median first."""
-    found, limit = [], WITHIN["large" if PLANS[net].marks is LARGE else "small"]
+    found, within = [], limit(net)
     for price, marks in PLANS[net].marks.items():
         first = FIRST.get(price, ())
         columns = [merged.Column(price, first[-1], mark) for mark in first if mark not in marks]
@@ -152,7 +157,7 @@ def cells(net: str, read: merged.Table) -> list[list[Cell]]:
                     middle,
                     paired.ratio(ours, v),
                     paired.each(ours, v),
-                    (float(np.mean(v <= limit)), float(np.mean(ours <= limit))),
+                    (float(np.mean(v <= within)), float(np.mean(ours <= within))),
                     bool(first) and place < max(2, len(first)),
                 )
                 for name, v in values.items()

@@ -652,6 +652,20 @@ MUTANTS = [
         tests=OWN,
     ),
     Mutant(
+        "linf: patterns need no lead",
+        "attacks/frugal/linf.py",
+        "(LEAD if replaces else RADIUS_STEP)",
+        "RADIUS_STEP",
+        tests=["tests/unit/test_frugal_linf.py"],
+    ),
+    Mutant(
+        "linf: flips are compared at any price",
+        "attacks/frugal/linf.py",
+        "if limit_ratio(problem.prices.ratio) >= EXPENSIVE:",
+        "if limit_ratio(problem.prices.ratio) >= 1e9:",
+        tests=["tests/unit/test_frugal_linf.py"],
+    ),
+    Mutant(
         "patterns: the source remains",
         "attacks/frugal/patterns.py",
         "self.contrast * (1 - 2 * source)",

@@ -7,7 +7,7 @@ import torch
 from driver import drive
 
 import tollbox as tb
-from tollbox.attacks.frugal.linf import LARGEST_RADIUS, FrugalLinf
+from tollbox.attacks.frugal.linf import EQUAL, LARGEST_RADIUS, FrugalLinf
 from tollbox.attacks.frugal.patterns import is_on_one_side
 from tollbox.attacks.frugal.ray_start import EXPENSIVE, KINDS, RADIUS_STEP
 from tollbox.attacks.rays import FAST_CHECK
@@ -50,20 +50,30 @@ def test_equal_signs_come_first_and_then_those_of_patterns():
         assert torch.allclose(point, GREY + LARGEST_RADIUS * signs)
 
 
+@pytest.mark.parametrize("ratio", [1, 10])
 @pytest.mark.parametrize("kept", range(4))
-def test_the_closest_ray_is_kept(kept):
-    """Adversarial from 0.1 on along one of them, from 0.3 on along the others."""
-    problem = problem_of(10)
+def test_the_closest_ray_is_kept(kept, ratio):
+    """Adversarial from 0.06 on along one of them, from 0.3 on along the others."""
+    problem = problem_of(ratio)
     rays = [ONES, *patterns(problem)]
 
     def label(point):
-        return int(radius(point) >= (0.1 if is_along(point, rays[kept]) else 0.3))
+        return int(radius(point) >= (0.06 if is_along(point, rays[kept]) else 0.3))
 
     found = raced(problem, label).returned
     assert torch.equal(found.way, rays[kept])
     assert found.kind == kept
-    assert 0.1 <= found.radius <= 0.1 / RADIUS_STEP
+    assert 0.06 <= found.radius <= 0.06 / RADIUS_STEP
     assert found.iterate.distance == pytest.approx(found.radius)
+
+
+@pytest.mark.parametrize("ratio", [EXPENSIVE - 1, EXPENSIVE])
+def test_where_flips_are_cheap_a_pattern_must_be_much_closer(ratio):
+    """A pattern is at 0.6 of the radius of equal signs."""
+    problem = problem_of(ratio)
+    fine = patterns(problem)[0]
+    found = raced(problem, lambda x: int(radius(x) >= (0.12 if is_along(x, fine) else 0.2)))
+    assert (found.returned.kind == EQUAL) is (ratio < EXPENSIVE)
 
 
 @pytest.mark.parametrize("ratio", [1, 10, 100])
@@ -82,7 +92,7 @@ def test_a_pattern_that_wins_is_replaced_on_one_side_of_a_line():
     fine = patterns(problem)[0]
 
     def label(point):
-        return int(radius(point) >= (0.1 if is_along(point, fine) else 0.3))
+        return int(radius(point) >= (0.06 if is_along(point, fine) else 0.3))
 
     done = raced(problem, label)
     changes = done.points[-8:]

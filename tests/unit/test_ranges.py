@@ -21,6 +21,7 @@ from tollbox.attacks.dpattack import DPAttack, DPAttackL2
 from tollbox.attacks.evolutionary import Evolutionary
 from tollbox.attacks.frugal.attack import Frugal
 from tollbox.attacks.frugal.calibrated import Calibrated
+from tollbox.attacks.frugal.linf import FrugalLinf
 from tollbox.attacks.frugal.ray_start import RayStart
 from tollbox.attacks.geoda import GeoDA, GeoDAOriginal, growing_radii
 from tollbox.attacks.hsja import HSJA, QEBA, HSJALinf
@@ -322,6 +323,7 @@ RANGES: dict[tuple[type, str], tuple[list[float | None], list[float], str]] = {
     ),
     (Frugal, "chunk"): COUNT,
     (Frugal, "iterations"): LIMIT,
+    (FrugalLinf, "tries"): COUNT,
 }
 """Of every number: values that are allowed, values that are not, and what is expected."""
 GOOD_REASONS = (

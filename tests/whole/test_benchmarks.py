@@ -249,6 +249,10 @@ def test_frugal_is_told_beside_the_nearest_other(named: Any) -> None:
         entry.update(budget=250, at={str(mark): entry["at"]["500"] for mark in (50, 100, 250)})
     told = everywhere.show([first]).splitlines()
     assert "| vit | 1 | 100 | `cgba` | 6.00 | 3.00 | 0.50 [0.08, 0.50] | 0%, 33% |" in told
+    table = named("merged").Table(first)
+    said = named("all_presets").first("vit", table).splitlines()
+    assert said[0].startswith("| preset | c\\*=1: 50 / 100 / 250 | within 1 | c\\*=100: 500 |")
+    assert said[3] == "| `frugal` | 3.00 / 3.00 / 3.00 | 33 % | – | – | – | – |"
     means = "geometric mean of 3 cells 0.50, of the 3 first ones 0.50"
     assert f"- vit: {means}; others that were run: 1, 0, 0, 0." in told
 

@@ -13,6 +13,7 @@ _CLASSES = {
     "evolutionary": ["Evolutionary"],
     "dpattack": ["DPAttack", "DPAttackL2"],
     "frugal.attack": ["Frugal"],
+    "frugal.linf": ["FrugalLinf"],
     "geoda": ["GeoDA", "GeoDAOriginal"],
     "hsja": ["HSJA", "HSJALinf", "QEBA"],
     "opt": ["OPT", "SignOPT"],

@@ -31,6 +31,9 @@ from .ray_start import EXPENSIVE, KINDS, RADIUS_STEP, RayHit, tries_at, try_ray
 
 LARGEST_RADIUS, SMALLEST_RADIUS = 0.5, 0.002
 """Range of radii in the first search."""
+LEAD = 0.25
+"""Share of the radius of equal signs at which a pattern must be adversarial to replace them, if c*
+is below `EXPENSIVE`: later flips gain more where signs are equal."""
 EQUAL = 0
 """The kind of a ray whose signs are all 1; kind k + 1 is that of `KINDS[k]`."""
 
@@ -74,7 +77,10 @@ class FrugalLinf(Checked):
                 if best is None or best.kind == EQUAL:
                     break
                 kind, signs = best.kind, _changed(problem, best, number)
-            far = LARGEST_RADIUS if best is None else best.radius * RADIUS_STEP
+            far = LARGEST_RADIUS
+            if best is not None:
+                replaces = best.kind == EQUAL and ratio < EXPENSIVE
+                far = best.radius * (LEAD if replaces else RADIUS_STEP)
             found = yield from try_ray(problem, ratio, signs, far, SMALLEST_RADIUS)
             if found is not None:
                 best = found._replace(kind=kind)
