@@ -3,12 +3,13 @@
     python benchmarks/rays.py --net robust --images 30 --prices 1 100 1000
 
 For images of even content hash (settings are chosen on these) and each kind of ray: the share of
-rays that are adversarial at their far end, and the median and the geometric mean of the distance at
-which the boundary is met, coming from there. `rings`, `checkers` and `coarse` are the patterns of
+rays that are adversarial at their far end, and the median and the geometric mean of the distance of
+the first boundary on the way in from there. `rings`, `checkers` and `coarse` are the patterns of
 `frugal`'s start, `closest` is the closest of these three, and `half`, `blend` and `spotlight` are
-changes of it (patterns.py). A number is noise of frequencies below that cut, `uniform` leads to an
-image of uniform noise. A ray that is not adversarial counts as 0.45 per pixel value. These queries
-are not counted: nothing is attacked, and every ray is queried at fixed steps.
+changes of it (patterns.py). A number stands for noise of frequencies below that number; `uniform`
+leads to an image of uniform noise. In the geometric mean, a ray that is not adversarial at its far
+end counts as 0.45 sqrt(d), for d pixel values. Nothing is attacked: every ray is queried at fixed
+radii, and these queries are not counted.
 
 With `--prices`, the start itself then runs at each c*: the distance at which it ends, and its cost.
 """

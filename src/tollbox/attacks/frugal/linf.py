@@ -1,12 +1,13 @@
 """FrugalLinf: the patterns of frugal's start as signs, then flips of blocks.
 
-race     rays with all signs equal and with the signs of patterns share a search inward, as in
-         ray_start.py: a ray that is no closer costs one flagged answer. If a pattern wins, its
-         signs are replaced on one side of a line, by those of a fresh pattern or by their
-         opposites, in turn
+race     a ray with all signs equal and rays with the signs of patterns compete, as in
+         ray_start.py: a ray that is no closer costs one flagged answer. If c* is below
+         `EXPENSIVE`, a pattern must be much closer than equal signs, whose flips gain more. If
+         a pattern wins, its signs on one side of a line are replaced by those of a fresh
+         pattern or by their opposites, in turn
 flips    blocks of signs are flipped. If c* is below `EXPENSIVE`, two flips are compared at
          common radii (adba.py); a comparison costs (1 + sqrt(c*))^2. Otherwise, each flip is
-         queried once and then searched inward (rays.py)
+         queried once and, if it is adversarial, searched inward (rays.py)
 """
 
 from __future__ import annotations

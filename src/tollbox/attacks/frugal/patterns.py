@@ -1,9 +1,9 @@
-"""Patterns: fine stripes, to which networks respond far from the image, and changes of a ray.
+"""Patterns: rings and checkers, to which networks respond far from the image, and changes of a ray.
 
 Close to an image, networks respond to the frequencies of photographs. Far from it, the direction
-with the closest boundary is a regular pattern with a period of a few pixels: at 224x224, its
-boundary lies at a third of the distance of that along noise (docs/frugal.md, "Start"). How far
-depends on the period, the place and the colour, so several patterns are worth a query each.
+with the closest boundary is a regular pattern with a period of a few pixels (benchmarks/rays.py).
+The distance depends on the period, the place and the colour, so several patterns are worth a query
+each.
 
     Pattern    rings around a random centre, or checkers at a random angle, of one random period
     half       a ray without the perturbation on one side of a line through the middle

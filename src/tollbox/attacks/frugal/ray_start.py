@@ -15,10 +15,11 @@ flagged answer for every level instead.
 4. If the first ray of every kind is flagged at its far end (the model takes such patterns for the
    source class), white, black and the inverse of the image are queried, in order of distance, and
    then growing noise. The other rays follow, within the distance found.
-5. Rays from a surrogate (transfer.py) and first patterns take turns. A close ray of the surrogate
-   ends the start; of one less close, a few changes are tried. If flagged answers are cheap, its low
-   frequencies alone are queried once, to learn whether the model responds to these. If nothing says
-   whether the surrogate knows the image, one of its rays comes last.
+5. Rays from a surrogate (transfer.py) and the first patterns take turns. If a surrogate's ray is
+   close, no changes are tried; if it is the closest but not close, a few are. If it is the closest
+   and flagged answers are cheap, its low frequencies alone are queried once, to learn whether the
+   model responds to them. If nothing says whether the surrogate knows the image, one of its rays
+   comes last.
 6. If no turn from a start makes progress, some new rays are queried once each, a step closer
    (`find_closer`).
 """
