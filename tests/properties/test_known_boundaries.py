@@ -562,8 +562,9 @@ def test_without_a_start_there_is_no_distance():
         uniform += ("boundary", "a-boundary", "hsja-original", "tangent", "a-tangent")
         uniform += ("evolutionary", "a-evolutionary", "aha", "a-aha", "sign-flip", "a-sign-flip")
         expected = dict.fromkeys(uniform, 10_000)
-        expected |= dict.fromkeys(("frugal", "frugal+seri"), 6 + 3 + 1000)
-        expected["frugal+surrogate"] = 5 + 3 + 1000  # one ray is for the network, at the end
+        # One ray of each kind, three extreme images, and growing noise.
+        expected |= dict.fromkeys(("frugal", "frugal+seri", "frugal+surrogate"), 3 + 3 + 1000)
+        expected["frugal-linf"] = 4 + 1000
         expected |= dict.fromkeys(("sqba", "a-sqba"), 1 + 1000)  # the image of signs, which recurs
         expected |= dict.fromkeys(DPATTACK, 1001)  # 40 for the race, one, and pairs of flips
         tries = expected.get(cell.name, 1000)
