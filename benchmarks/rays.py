@@ -7,9 +7,9 @@ rays that are adversarial at their far end, and the median and the geometric mea
 the first boundary on the way in from there. `rings`, `checkers` and `coarse` are the patterns of
 `frugal`'s start, `closest` is the closest of these three, and `half`, `blend` and `spotlight` are
 changes of it (patterns.py). A number stands for noise of frequencies below that number; `uniform`
-leads to an image of uniform noise. In the geometric mean, a ray that is not adversarial at its far
-end counts as 0.45 sqrt(d), for d pixel values. Nothing is attacked: every ray is queried at fixed
-radii, and these queries are not counted.
+leads towards an image of uniform noise. In the geometric mean, a ray that is not adversarial at its
+far end counts as 0.45 sqrt(d), for d pixel values. Nothing is attacked: every ray is queried at
+fixed radii, and these queries are not counted.
 
 With `--prices`, the start itself then runs at each c*: the distance at which it ends, and its cost.
 """
@@ -84,7 +84,7 @@ def met(model: Any, problem: Problem, way: Tensor, steps: int, step: float) -> B
     return Boundary(float(torch.linalg.vector_norm(points[reached - 1] - problem.source)), way)
 
 
-def told(values: Any, never: float) -> list[str]:
+def columns(values: Any, never: float) -> list[str]:
     """Share, median and geometric mean, for a table."""
     finite = np.isfinite(values)
     mean = np.exp(np.log(np.where(finite, values, never)).mean())
@@ -126,7 +126,7 @@ def main() -> None:
             for kind in NOISE:
                 measured(kind, noise(kind, problem, number))
     never = NEVER * math.sqrt(loaded.images[0].numel())
-    body = [[kind, *told(np.array(found[kind]), never)] for kind in kinds]
+    body = [[kind, *columns(np.array(found[kind]), never)] for kind in kinds]
     print(f"{args.net}, {args.images} images, {args.rays} rays of each kind.\n")
     print(merged.grid(["rays", "adversarial far away", "median", "geometric mean"], body))
     body = []
@@ -136,7 +136,7 @@ def main() -> None:
         )
         results = common.run_cells(f"start at c* = {price:g}", cells, loaded.model, args)
         cost = np.median([result.ledger.cost for result in results])
-        body.append([f"{price:g}", *told(np.array([r.distance for r in results]), never)])
+        body.append([f"{price:g}", *columns(np.array([r.distance for r in results]), never)])
         body[-1].append(f"{cost:g}")
     if body:
         print(merged.grid(["c*", "found", "median", "geometric mean", "median cost"], body))

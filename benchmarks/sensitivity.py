@@ -116,7 +116,7 @@ def main() -> None:
             point = result.adversarial.to(args.device)
             g = normal(network, scale, point, label)
             away = point - problem.source
-            rows[SMOOTH].append(float(result.trace[0].notes.get("smooth", np.nan)))
+            rows[SMOOTH].append(float(result.trace[0].notes.get("smooth", 0.0)))
             rows["distance"].append(result.distance)
             rows["cos(u, g)"].append(float((away * g).sum() / away.norm()))
             for name, value in spectrum(g).items():
@@ -135,7 +135,7 @@ def main() -> None:
                     answers = torch.cat([loaded.model(part) for part in samples]) != label
                     rows["share of adversarial"].append(float(answers.float().mean()))
         found[f"{cost:g}"] = {
-            name: float((np.nanmean if name == SMOOTH else np.median)(values))
+            name: float((np.mean if name == SMOOTH else np.median)(values))
             for name, values in rows.items()
         }
         print("\n".join(f"{n:24s} {v:8.3f}" for n, v in found[f"{cost:g}"].items()), flush=True)

@@ -624,7 +624,7 @@ MUTANTS = [
         tests=OWN,
     ),
     Mutant(
-        "ray start: fine rays are told to be smooth",
+        "ray start: fine rays are reported as smooth",
         "attacks/frugal/ray_start.py",
         "KINDS[kind].shortest >= SMOOTH or None",
         "KINDS[kind].shortest < SMOOTH or None",

@@ -321,7 +321,7 @@ def test_it_is_a_start_for_any_attack():
 
 
 @pytest.mark.parametrize("kept", range(3))
-def test_whether_the_closest_ray_is_smooth_is_told(kept):
+def test_whether_the_closest_ray_is_smooth_is_reported(kept):
     """One ray is adversarial from 1 on, the others from 3 on. A fine ray says nothing about low
     frequencies."""
     problem = tb.attack.Problem(GREY, 0)
@@ -336,7 +336,7 @@ def test_whether_the_closest_ray_is_smooth_is_told(kept):
     assert not found.given
 
 
-def test_of_other_images_nothing_is_told():
+def test_other_images_say_nothing_about_smoothness():
     problem = tb.attack.Problem(GREY, 0)
     white = torch.ones_like(GREY) - GREY
 

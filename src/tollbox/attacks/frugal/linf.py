@@ -46,7 +46,7 @@ class FrugalLinf(Checked):
     tries: Count = 12
     """Number of rays for c* up to 1; above, it is divided by 1 + log10 c*, but is at least 2."""
     search: Search = field(default_factory=lambda: OptimalSearch(1e-3))
-    """Search of the radius after a flip."""
+    """Search of the radius after a flip, and on the line to a given start."""
     comparison: Comparison = field(default_factory=lambda: CommonRadius(rounds=8, priced=True))
     """Comparison of two flips."""
 
@@ -73,10 +73,11 @@ class FrugalLinf(Checked):
         ratio = limit_ratio(problem.prices.ratio)
         best: RayHit | None = None
         for number in range(tries_at(ratio, self.tries)):
-            kind, signs = number, _signs(problem, number, number)
-            if number > len(KINDS):
-                if best is None or best.kind == EQUAL:
-                    break
+            if number <= len(KINDS):
+                kind, signs = number, _signs(problem, number, number)
+            elif best is None or best.kind == EQUAL:
+                break
+            else:
                 kind, signs = best.kind, _changed(problem, best, number)
             far = LARGEST_RADIUS
             if best is not None:
@@ -92,7 +93,7 @@ class FrugalLinf(Checked):
 def _signs(problem: Problem, kind: int, number: int) -> Tensor:
     """Return the signs of a ray of a kind."""
     signs = torch.ones_like(problem.source)
-    if kind in range(1, len(KINDS) + 1):
+    if kind != EQUAL:
         signs = torch.where(KINDS[kind - 1].ray(problem, number) < 0, -signs, signs)
     return problem.only_mask(signs)
 

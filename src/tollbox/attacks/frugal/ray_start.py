@@ -68,7 +68,7 @@ SMOOTH = 6.0
 PATIENCE = 3
 """Number of changes of a given ray that may fail in a row; the turns that follow gain more."""
 EXPENSIVE = 10.0
-"""Minimum c* at which the low frequencies of a given ray are not queried."""
+"""Minimum c* at which flagged answers count as expensive."""
 
 
 class RadialPath(Path):
@@ -115,8 +115,8 @@ class RayStart(Checked):
     def find(
         self, problem: Problem, given: Tensor | None = None, doubted: bool = False
     ) -> Asking[RayHit | None]:
-        """Return the closest hit among several rays; those `given` come first. If they are doubted,
-        only one of them is tried, as the last."""
+        """Return the closest hit among several rays. Rays `given` and the first patterns take
+        turns. If given rays are doubted, only one of them is tried, as the last."""
         ratio = limit_ratio(problem.prices.ratio)
         tries = tries_at(ratio, self.tries)
         best, first = None, 0
